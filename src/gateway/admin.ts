@@ -32,8 +32,8 @@ export const ADMIN_ROUTES: Record<string, AdminRoute> = {
 };
 
 /**
- * Tells a load balancer whether the gateway forwards. The gateway is ready until it is told to end: neither a full disk
- * nor stopped capture is a reason to redirect traffic.
+ * Reports to a load balancer whether the gateway forwards requests. The gateway is ready until it
+ * begins to shut down. It stays ready when the disk is full or capture has stopped.
  */
 async function reportReadiness(admin: CaptureAdmin): Promise<object> {
   const { refusal = null, capture } = await admin.readiness().catch(() => ({}) as Record<string, undefined>);
@@ -41,7 +41,10 @@ async function reportReadiness(admin: CaptureAdmin): Promise<object> {
   return { status: 'ready', ...(capture === undefined ? {} : { capture }) };
 }
 
-/** Whether a raw path belongs to the gateway. A path that only decodes to such a path does not. */
+/**
+ * Whether a raw path is an admin path. Percent-encoded spellings of admin paths are not, because
+ * paths are never decoded.
+ */
 export function isAdminPath(path: string): boolean {
   return path.startsWith('/__gw/') || path === '/__gw';
 }

@@ -1,9 +1,11 @@
 /**
- * Forwards one exchange to the upstream and back: passes bytes on, decodes nothing and waits for nothing. The
- * upstream's connection calls it as the answer arrives, and it owns the client's stream. Server threads.
+ * Forwards one exchange to the upstream and back: passes bytes on as they arrive and decodes
+ * nothing. The upstream's connection calls the methods of AnswerHandler as the answer arrives. A
+ * forward owns the client's stream. Server threads.
  *
- * An exchange ends when the answer is complete, the client disconnects or the upstream fails. These may happen in any
- * order, each at most once. In each case capture gets the exchange at the end.
+ * An exchange ends when the answer is complete, the client disconnects or the upstream fails. These
+ * may happen in any order, each at most once. In each case the finished exchange is then submitted
+ * to capture.
  */
 
 import { describeEnd, type EndCause, findEndCause } from '../domain/end-cause.ts';
@@ -37,7 +39,7 @@ export interface ForwardContext {
   note: string;
 }
 
-/** An exchange that began elsewhere, because the student was asked first. */
+/** The beginning of an exchange that relegation started, because it asked the student first. */
 export interface BegunExchange {
   /** The result of `CaptureQueue.begin`. */
   tee: Tee | null;
@@ -46,7 +48,7 @@ export interface BegunExchange {
   at_ms: number;
 }
 
-/** The part of an exchange's outcome that only its answerer knows. */
+/** The fields of an exchange that depend on who answered it: the upstream or the student. */
 type ExchangeCourse = Pick<
   FinishedExchange,
   | 'run_id'
@@ -63,8 +65,9 @@ type ExchangeCourse = Pick<
 >;
 
 /**
- * The exchange in the form that capture takes. All such objects have the same fields in the same order, so V8 has one
- * shape for them. A spread would cost it a slow call for each field that follows.
+ * The exchange in the form that capture takes. All such objects have the same fields in the same
+ * order, so V8 gives them one hidden class. An object spread would make each later field slow to
+ * add.
  */
 export function describeExchange(
   { note }: ForwardContext,
@@ -115,7 +118,10 @@ function findEnd({ end_cause, aborted, status }: ExchangeCourse): EndCause | und
 export class Forward implements AnswerHandler {
   /** Receives the answer's status, if set. */
   onStatus: ((status: number) => void) | null = null;
-  /** Capture gets the exchange only with relegation's decision, which always arrives. */
+  /**
+   * If true, the exchange is submitted to capture only after relegation's decision, which always
+   * arrives.
+   */
   awaitsDecision = false;
   /** Relegation's decision, as capture keeps it. */
   #decision: string | null = null;
@@ -131,20 +137,17 @@ export class Forward implements AnswerHandler {
   readonly #ownsBody: boolean;
   readonly #startedAt: number;
   readonly #startedAtMs: number;
-  /** The connection that carries the request, until the answer is over. */
+  /** The connection that carries the request, until the answer ends. */
   #connection: UpstreamConnection | null = null;
   #sent: UpstreamRequest | null = null;
   #retries = 0;
   #status = 0;
   #responseHeaders: string[] = [];
-  /** The last piece of the request that is in capture's copy. */
+  /** The last piece of the request that was forwarded from capture's copy. */
   #lent: Buffer | null = null;
   /** The last piece of an upload, until the system has taken all of it. */
   #leaving: Buffer | null = null;
-  /**
-   * Parts of the request and of the answer that capture has not copied yet: they are copied after they have been passed
-   * on.
-   */
+  /** Parts of the request and of the answer that were passed on but not yet copied for capture. */
   #unkept: readonly Buffer[] = NO_PIECES;
   #unkeptAnswer: Buffer[] = [];
   #firstByteMs: number | null = null;
@@ -247,8 +250,9 @@ export class Forward implements AnswerHandler {
   }
 
   /**
-   * Forwards the body from capture's copy, if that is in one piece. This is a field and not a closure that `start`
-   * creates. The stream kept such closures, so that a third of all objects survived each young-generation collection.
+   * Forwards the body from capture's copy, if the copy is in one piece. This is a field, because
+   * the stream retains a closure that `start` would create: then a third of all objects survived
+   * each young-generation collection.
    */
   readonly #lendPiece = (bytes: ArrayBuffer): Buffer => {
     this.#lent = this.#tee!.lend(new Uint8Array(bytes));
@@ -263,7 +267,9 @@ export class Forward implements AnswerHandler {
     this.#reuse();
   };
 
-  /** Reuses the memory of a piece that was sent. A request that may be sent again is read from capture's copy. */
+  /**
+   * Reuses the memory of a piece that was sent. A retry reads the body from capture's copy instead.
+   */
   #reuse(): void {
     const piece = this.#leaving;
     if (piece === null || this.#connection?.hasTakenUpload(this) !== true) return;
@@ -271,12 +277,15 @@ export class Forward implements AnswerHandler {
     this.#stream.pieces.giveBack(piece);
   }
 
-  /** The client's side is over: the whole answer was handed to the system, or the client disconnected. */
+  /**
+   * The client's stream has closed: the whole answer was handed to the operating system, or the
+   * client disconnected.
+   */
   readonly #onClosed = (aborted: boolean): void => {
     this.#connection?.abort(this);
     this.#connection = null;
-    // The sent bytes have left by now, or their socket is closed, because a connection becomes idle only when the system
-    // has taken everything. So this memory may be reused.
+    // This memory may be reused: a connection becomes idle only after the operating system has
+    // taken all sent bytes, and otherwise its socket is closed.
     this.#sent = null;
     this.#leaving = null;
     this.#finish(aborted);
@@ -332,8 +341,8 @@ export class Forward implements AnswerHandler {
   }
 
   /**
-   * Copies for capture what was passed on. It is called when no traffic waits for these bytes any more, and before their
-   * memory is reused.
+   * Copies the bytes that were passed on for capture. Call it after they were passed on and before
+   * their memory is reused.
    */
   #keep(): void {
     const tee = this.#tee;
@@ -342,7 +351,7 @@ export class Forward implements AnswerHandler {
       for (const chunk of this.#unkeptAnswer) tee.add(tee.response, chunk);
     }
     this.#unkept = NO_PIECES;
-    // V8 creates an array much faster than it empties one.
+    // Creating a new array is much faster in V8 than emptying one.
     if (this.#unkeptAnswer.length > 0) this.#unkeptAnswer = [];
   }
 
@@ -362,7 +371,7 @@ export class Forward implements AnswerHandler {
     }
     const refusal = describeFailure(error);
     if (refusal.status < 500 && this.#context.capture !== null) {
-      // The request was not sent, so there is no exchange.
+      // The request was not sent, so there is no exchange to capture.
       this.#context.capture.cancel(this.#tee);
       this.#isOver = true;
     }
@@ -376,8 +385,8 @@ export class Forward implements AnswerHandler {
   }
 
   /**
-   * One retry, on a reused connection that died before the first byte of the answer, while the whole body is still at
-   * hand.
+   * Whether the request may be sent again: once, if a reused connection closed before the first
+   * byte of the answer and the whole body is still in memory.
    */
   #isWorthRetry(error: UpstreamError): boolean {
     if (this.#retries > 0 || !error.isStaleConnection || this.#stream.replied || !this.#stream.bodyComplete)
@@ -394,7 +403,9 @@ export class Forward implements AnswerHandler {
     }
   }
 
-  /** A short answer that came at once goes from the read buffer into the batch. */
+  /**
+   * Keeps a view of an answer that arrived in one chunk; the batch copies it from the read buffer.
+   */
   #keepWhole(tee: Tee): void {
     const [chunk] = this.#unkeptAnswer;
     if (!this.#ownsBody || chunk === undefined || this.#unkeptAnswer.length > 1) return;
@@ -449,7 +460,10 @@ export class Forward implements AnswerHandler {
   }
 }
 
-/** The 502 for a failed connection. It gives the reason, but no addresses. */
+/**
+ * The error 502 for a failed connection. Its text states the cause and the error code, but no
+ * addresses.
+ */
 export function makeUpstreamFailure(code: string, cause: Error): CatalogueError {
   const why = describeEnd(findEndCause(code));
   const words = `The upstream did not answer: ${why}${code === '' ? '' : ` (${code})`}`;
@@ -465,7 +479,7 @@ export function replyError(stream: HttpStream, error: CatalogueError, headerLine
   );
 }
 
-/** The error text for the client. It contains no addresses and no causes. */
+/** The error for the client. Its text contains no addresses. */
 function describeFailure(error: UpstreamError): CatalogueError {
   const { code } = error;
   if (code === 'BAD_REQUEST') {

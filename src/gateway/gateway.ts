@@ -29,15 +29,18 @@ interface GatewayOptions {
   /** null or absent: no step is shown to a student. */
   relegation?: Relegation | null;
   /**
-   * Host names under which admin routes and routes with a credential answer, besides names that only a private network
-   * can have.
+   * Host names that requests to admin routes and to routes with a credential may use, in addition
+   * to names that only a private network can have.
    */
   allowed_hosts?: readonly string[];
-  /** Certificate authorities in PEM that upstreams may use beside the usual ones; null or absent: none. */
+  /**
+   * Certificate authorities (PEM) that are trusted for upstreams in addition to the default ones;
+   * null or absent: none.
+   */
   upstream_ca?: string | null;
 }
 
-/** Tells a client whose WebSocket is refused that it can continue without. */
+/** Sent with a refused WebSocket handshake. */
 const UPGRADE_LINES = 'Upgrade: websocket\r\nConnection: Upgrade\r\n';
 
 export class Gateway {
@@ -66,7 +69,8 @@ export class Gateway {
       void answerAdmin(stream, this.#admin, this.routes.rows, this.#hosts);
       return;
     }
-    // Clients cannot open a tunnel here. With a path as its target, the parser treats CONNECT like any other method.
+    // Clients cannot open a tunnel on this port. The parser accepts CONNECT with a path as its
+    // target, so it is refused here.
     if (head.method === 'CONNECT') {
       replyError(stream, new CatalogueError('method_not_allowed'));
       return;
@@ -90,7 +94,7 @@ export class Gateway {
     this.#send(stream, destination);
   };
 
-  /** Refuses a web page that would use the operator's credential. */
+  /** Refuses requests of web pages to routes that add the operator's credential. */
   #admits(stream: HttpStream): boolean {
     try {
       refusePages(stream.head, this.#hosts, 'Routes that add a credential');
@@ -136,7 +140,10 @@ export class Gateway {
     new Forward(this.#context, stream, destination, requestClass).start();
   }
 
-  /** Ends each tunnel when no more bytes pass through it. Tunnels do not end by themselves. */
+  /**
+   * Ends each tunnel once no more bytes pass through it. Otherwise tunnels stay open as long as
+   * client and upstream keep them open.
+   */
   endTunnels(): void {
     if (this.#tunnels.size === 0 || this.#ending !== null) return;
     const look = () => {
@@ -166,7 +173,7 @@ export class Gateway {
   }
 }
 
-/** RFC 9110 section 7.8: the token counts only when Connection names it, too. */
+/** RFC 9110 section 7.8: an Upgrade header counts only if Connection lists `upgrade`. */
 function isWebSocketUpgrade(headers: readonly string[]): boolean {
   let isAsked = false;
   let isNominated = false;

@@ -24,13 +24,17 @@ const HOP_BY_HOP = new Set([
   'upgrade',
 ]);
 
-/** The same names, and headers that the parser on the client's side writes itself. */
+/**
+ * Response headers that are not forwarded. The HTTP server on the client's side writes
+ * `content-length` and `date`.
+ */
 const RESPONSE_OWN = new Set([...HOP_BY_HOP, 'content-length', 'date']);
 
 /**
- * Headers that are not forwarded. Each connection writes `host` and `content-length` itself; `x-svc-*` is for the gateway;
- * `trailer` announces trailers, which the gateway does not forward; and the HTTP parser answers `expect` with
- * `100 Continue` before the gateway sees the request.
+ * Request headers that are not forwarded. Each connection writes `host` and `content-length`
+ * itself; `x-svc-*` is for the gateway; `trailer` announces trailers, which the gateway does not
+ * forward; and the HTTP parser answers `expect` with `100 Continue` before the gateway sees the
+ * request.
  */
 const REQUEST_OWN = new Set([
   ...['host', 'content-length', 'expect', 'trailer'],
@@ -43,10 +47,15 @@ const REQUEST_OWN = new Set([
  */
 const READ_VARYING = new Set(['content-length', 'x-svc-run', 'x-svc-seq', 'x-svc-tags']);
 
-/** Headers whose values also differ between requests, but which are forwarded. They contain no credentials. */
+/**
+ * Headers whose values differ between requests and which are forwarded. They contain no
+ * credentials.
+ */
 const PASSED_VARYING = new Set([...VARYING_FIELDS].filter((name) => !READ_VARYING.has(name)));
 
-/** The facts that the gateway reads from a request's headers while it filters them. */
+/**
+ * The forwarded header lines of a request, and the values that the gateway reads from its headers.
+ */
 export interface FilteredRequest {
   /** `name: value\r\n` each, for the upstream; null when another parser could read them differently. */
   lines: string | null;
@@ -54,11 +63,11 @@ export interface FilteredRequest {
   has_zero_length: boolean;
   run_id: string | null;
   seq: number | null;
-  /** The same object for consecutive requests that are alike. */
+  /** Requests with the same headers share one object. */
   form: RequestForm;
 }
 
-/** Headers seen before: a client sends the same ones again and again. */
+/** A cached set of headers. Clients repeat most headers in every request. */
 interface KnownHeaders extends RequestForm {
   /** The forwarded lines without the varying values; null if another parser could read them differently. */
   pieces: readonly string[] | null;
@@ -133,7 +142,8 @@ function makeLines({ pieces, passed }: KnownHeaders, headers: readonly string[])
 function placeHeaders(headers: readonly string[]): number {
   let sum = headers.length;
   for (let at = 1; at < headers.length; at += 2) {
-    // Leaves out varying headers, because the lengths of their values differ. Their names have 14 or 9 characters.
+    // Skip varying headers, because the lengths of their values differ. Their names have 14 or 9
+    // characters.
     const { length } = headers[at - 1]!;
     if (length !== 14 && length !== 9) sum = (sum * 31 + headers[at]!.length) | 0;
   }
@@ -157,11 +167,14 @@ function isSame({ headers, varying }: RequestForm, received: readonly string[]):
   return true;
 }
 
-/** The facts that the gateway reads from an answer's headers while it filters them. */
+/** The forwarded header lines of an answer. */
 interface FilteredResponse {
-  /** `name: value\r\n` each, names as the upstream wrote them; without Date and Content-Length, which the parser writes. */
+  /**
+   * `name: value\r\n` each, names as the upstream wrote them; without Date and Content-Length,
+   * which the HTTP server writes.
+   */
   lines: string;
-  /** Trailers are announced; they end the connection. */
+  /** Whether trailers are announced. Then the client's connection is closed after the answer. */
   has_trailer: boolean;
 }
 
@@ -181,7 +194,8 @@ export function filterResponseHeaders(head: ResponseHead): FilteredResponse {
 }
 
 /**
- * Flat pairs of an informational answer, or of trailers, without hop-by-hop and framing names (RFC 9110 section 6.5.1).
+ * Returns the fields of an informational answer or of trailers as flat pairs, without hop-by-hop
+ * and framing fields (RFC 9110 section 6.5.1).
  */
 export function filterFields({ names, headers }: Fields): string[] {
   const pairs: string[] = [];
@@ -193,7 +207,7 @@ export function filterFields({ names, headers }: Fields): string[] {
   return pairs;
 }
 
-/** Names that the Connection headers list; null for the usual `keep-alive` and `close`. */
+/** Names that the Connection headers list; null if they list only `keep-alive` or `close`. */
 function findNominated(headers: readonly string[]): Set<string> | null {
   let nominated: Set<string> | null = null;
   for (let at = 0; at < headers.length; at += 2) {
@@ -218,8 +232,8 @@ const NOT_ASCII = /[^\0-\x7f]/;
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 /**
- * The run that a request claims, exactly as its client wrote it, because other code looks the name up. Most
- * clients send text as UTF-8; browsers and Node send one byte per character.
+ * Decodes the run id that the client sent, without changing it, because other code looks the run up
+ * by this id. Most clients send text as UTF-8; browsers and Node send one byte per character.
  * @param value one byte per character
  * @returns null if absent
  */
@@ -233,12 +247,15 @@ export function readRunId(value: string): string | null {
   }
 }
 
-/** A sequence number. Anything else counts as missing; then nothing proves that the run is complete. */
+/**
+ * Parses a sequence number. An invalid number counts as missing; then it cannot be proved that the
+ * run is complete.
+ */
 export function parseSeq(value: string): number | null {
   return /^\d{1,15}$/.test(value) ? Number(value) : null;
 }
 
-/** Replaces the client's headers with a route's. */
+/** Replaces headers of the client with the headers that a route adds. */
 export function replaceHeaders(lines: string, { names, lines: added }: AddedHeaders): string {
   let kept = '';
   for (let at = 0; at < lines.length; ) {

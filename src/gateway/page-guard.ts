@@ -1,7 +1,8 @@
 /**
- * Refuses web pages where the gateway acts without the client's own credential: on the admin routes, and on routes of
- * `GW_ROUTES` that add the operator's credential. A page can send requests here through the browser of a person who can reach the
- * port, and with DNS rebinding it can read the answers. Server threads.
+ * Refuses requests of web pages to routes that need no credential of the client: the admin routes,
+ * and routes of `GW_ROUTES` that add the operator's credential. A page can send requests here
+ * through the browser of a person who can reach the port, and with DNS rebinding it can read the
+ * answers. Server threads.
  */
 import { CatalogueError } from '../errors.ts';
 import { type AllowedHosts, FOREIGN_HOST } from '../http/allowed-hosts.ts';
@@ -24,10 +25,11 @@ function findHost(headers: readonly string[]): string | undefined {
 }
 
 /**
- * Whether a page of another site sent this request. Browsers send Fetch Metadata only to loopback and over TLS. They send
- * `Origin` everywhere: with all methods except GET and HEAD, with every cross-origin fetch whose answer the page may
- * read, and with WebSocket handshakes. Only a GET or HEAD may have an `Origin`, and only if it names the gateway's own
- * host, as when a page of the gateway reads its figures.
+ * Whether a page of another site sent this request. Browsers send Fetch Metadata only to loopback
+ * and over TLS. They send `Origin` everywhere: with all methods except GET and HEAD, with every
+ * cross-origin fetch whose answer the page may read, and with WebSocket handshakes. Only a GET or
+ * HEAD may have an `Origin`, and only if it names the gateway's own host, for example when a page
+ * of the gateway reads the stats.
  */
 function isCrossSite(method: string, headers: readonly string[]): boolean {
   let origin: string | null = null;
@@ -36,7 +38,7 @@ function isCrossSite(method: string, headers: readonly string[]): boolean {
     const value = headers[at + 1]!.toLowerCase();
     switch (headers[at]) {
       case 'origin':
-        // Two different values are refused, as an unknown value is.
+        // Two different values are refused, like an unknown value.
         origin = origin === null || origin === value ? value : 'null';
         break;
       case 'host':

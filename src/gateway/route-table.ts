@@ -12,7 +12,7 @@ import type { Upstream, UpstreamPools } from './upstream/upstream-pools.ts';
 const ROUTE_REGION = /^[a-z]{2,16}(?:-[a-z]{1,16}){0,3}(?:-?\d{1,2})?$/;
 /** A region in `/bedrock/{region}`. Lower case only, because it becomes part of a host name. */
 const BEDROCK_REGION = /^[a-z]{2}(-[a-z]+)+-\d$/;
-/** Maximum length of a region: that of a DNS label (RFC 1035, 2.3.4). The pattern sets no maximum. */
+/** Maximum length of a region: the maximum length of a DNS label (RFC 1035, 2.3.4). */
 const BEDROCK_REGION_CHARACTERS = 63;
 
 export interface RouteBases {
@@ -20,7 +20,7 @@ export interface RouteBases {
   /** Label of the default upstream. */
   provider: string;
   gemini_base: string;
-  /** With `{region}` in place of the region. */
+  /** Contains `{region}` as the placeholder for the region. */
   bedrock_base: string;
   /** Routes by prefix, longest first; absent: none. */
   routes?: readonly UpstreamRoute[];
@@ -39,13 +39,13 @@ export interface Destination {
 
 /** Destination of everything that a client sends through one of the proxy's tunnels. */
 export interface ProxiedRoute {
-  /** The host in the form of `Host`: lower case, with a port unless it is the usual one. */
+  /** The host as in a `Host` header: lower case, with the port unless it is the default port. */
   authority: string;
-  /** Label for its captured exchanges. */
+  /** Provider label of the exchanges that are captured through the tunnel. */
   provider: string;
 }
 
-/** Headers that a route adds, in the form of a request's head. */
+/** Headers that a route adds, as header lines. */
 export interface AddedHeaders {
   /** In lower case. */
   names: ReadonlySet<string>;
@@ -126,7 +126,7 @@ export class RouteTable {
     };
   }
 
-  /** The prefix of the route whose path `resolve` refused. */
+  /** The prefix of the route for whose path `resolve` returned null. */
   nameRegionPrefix(path: string): string {
     return this.#named.find(({ prefix }) => isUnder(path, prefix))?.prefix ?? '/bedrock';
   }
@@ -201,7 +201,7 @@ function describeRoute({ prefix, takes_region, base, provider, headers }: Upstre
   return row;
 }
 
-/** The prefix consists of whole segments of the path. */
+/** Whether the path begins with the prefix and the prefix ends at a segment boundary. */
 function isUnder(path: string, prefix: string): boolean {
   return path.startsWith(prefix) && (path.length === prefix.length || path[prefix.length] === '/');
 }

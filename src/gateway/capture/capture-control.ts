@@ -12,7 +12,7 @@ import type { StudentFacts, WatchedAgentReport, WatchReport } from '../../studen
 import { addCounters, emptyCounters, type RelegationCounters } from '../relegation/relegation-ledger.ts';
 import type { CaptureCounters, CaptureWriter } from './capture-queue.ts';
 
-/** The writer's report. Before the first report, the optional facts are missing. */
+/** The writer's last report. Before the first report, the optional fields are missing. */
 type KnownState = Pick<WriterState, 'bytes' | 'sealed' | 'packing'> & Partial<WriterState>;
 
 /** The writer, with the methods that the admin routes need. */
@@ -40,7 +40,7 @@ interface CaptureControlOptions {
   connections?: () => object;
   /** Name of the component that checks request framing; absent: unknown. */
   framing_guard?: () => string;
-  /** Why a load balancer should send nothing more, or null; absent: never. */
+  /** Why a load balancer should send no more requests, or null; absent: always null. */
   refusal?: () => string | null;
   /** The export of captured turns; null or absent: there is no export. */
   otel?: (() => object) | null;
@@ -151,7 +151,10 @@ export class CaptureControl {
     return this.#judge(await this.#sum());
   }
 
-  /** What a load balancer needs to know. */
+  /**
+   * The result of the readiness check: why the gateway accepts no more requests, and the status of
+   * capture.
+   */
   async readiness(): Promise<{ refusal: string | null; capture: CaptureHealth['status'] }> {
     return { refusal: this.#options.refusal?.() ?? null, capture: (await this.health()).status };
   }
@@ -208,7 +211,7 @@ export class CaptureControl {
       student: state?.facts?.kind ?? null,
       version: state?.facts?.version ?? null,
       ...counts,
-      // Take the sum from the ledger, which survives a restart: this process has counted only a part.
+      // The ledger's sum survives restarts; this process has counted only its own part.
       money_saved_usd: ledger?.ledger_total.saved_usd ?? null,
       audit,
       shadow,
@@ -231,8 +234,8 @@ export class CaptureControl {
   }
 
   /**
-   * Sums the counts of all server threads. On each thread attempted exchanges equal captured, dropped and open ones, so
-   * the same is true of the sum.
+   * Sums the counts of all server threads. On each thread, attempted = captured + dropped +
+   * in_flight, so this also holds for the sum.
    */
   async #sum(): Promise<CaptureCounters> {
     const sum: CaptureCounters = structuredClone(NO_COUNTERS);
@@ -258,7 +261,7 @@ export class CaptureControl {
   }
 }
 
-/** The methods of CaptureControl. On a further server thread they ask the main thread. */
+/** The methods of CaptureControl. On additional server threads they call the main thread. */
 export type CaptureAdmin = { [Name in keyof CaptureControl]: CaptureControl[Name] };
 
 export const CAPTURE_ADMIN_METHODS = Object.getOwnPropertyNames(CaptureControl.prototype).filter(

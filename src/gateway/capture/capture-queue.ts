@@ -23,11 +23,14 @@ import { ArrivalCounter } from './arrival-counter.ts';
 import { QueuePlaces } from './queue-places.ts';
 import { type BodyMemory, type ByteBudget, Tee } from './tee.ts';
 
-/** Maximum number of batches in transit. While it is reached, the next batch grows up to `CAPTURE_BATCH_BYTES`. */
+/**
+ * Maximum number of unacknowledged batches. While it is reached, the pending batch grows until it
+ * is full.
+ */
 const CAPTURE_BATCHES_UNDER_WAY = 3;
 /**
- * The same bound for full batches. It is higher: if full batches waited, the writer would be idle for a whole tick of a
- * busy server thread.
+ * Maximum number of unacknowledged batches when a full batch is sent. It is higher: if full batches
+ * waited, the writer would be idle for a whole tick of a busy server thread.
  */
 const CAPTURE_LARGE_BATCHES_UNDER_WAY = 16;
 /** A batch is sent when it reaches either bound. */
@@ -46,9 +49,10 @@ export interface CaptureWriter<B extends ExchangeBatch = ExchangeBatch> {
   readonly memory: BodyMemory;
   openBatch(): B;
   /**
-   * Resolves when the batch is committed. The result lists the exchanges that were not stored because of their content.
-   * Rejects with a CaptureFailure: code `capture_failed` when the batch may be sent again; any other code when its
-   * state is unknown or it would fail again.
+   * Resolves when the batch is committed. The result lists the exchanges that were not stored
+   * because of their content. Rejects with a CaptureFailure: code `capture_failed` when the batch
+   * may be sent again; any other code when it is unknown whether the batch is stored, or it would
+   * fail again.
    */
   append(batch: B): Promise<readonly SetApart[]>;
 }
@@ -58,7 +62,7 @@ export interface CaptureQueueOptions {
   max_queue: number;
   /** Maximum bytes of bodies that open and waiting exchanges hold together. */
   max_queue_bytes: number;
-  /** Bytes kept of one body. */
+  /** Maximum bytes that are kept of one body. */
   max_capture_bytes: number;
   /** Stamps arrivals; default: a counter that no other thread shares. */
   arrivals?: ArrivalCounter;
@@ -100,20 +104,23 @@ const DROP_RECENT_MS = 60_000;
 const BATCH_WAIT_MS = 100;
 /** Share of the byte budget above which an open exchange can be given up to make room for others. */
 const LARGE_SHARE = 1 / 16;
-/** Number of failed tries, in about a quarter of a second, after which waiting callers learn that nothing is stored. */
+/**
+ * Number of failed tries, within about a quarter of a second, after which calls of `settle` are
+ * rejected.
+ */
 const SETTLE_TRIES = 3;
 const RETRY_FIRST_MS = 100;
 const RETRY_MAX_MS = 5_000;
 
-/** The exchanges that a stop could not store. */
+/** The exchanges that were not stored before the process ended. */
 export interface LeftAtStop {
   exchanges: number;
-  /** How many of them the writer has received but not acknowledged. */
+  /** Number of these exchanges that the writer has received but not acknowledged. */
   may_be_stored: number;
   reason: string;
 }
 
-/** A caller that waits until the exchanges up to the target have left. */
+/** A caller that waits until all exchanges up to the target have left the queue. */
 interface Waiter {
   target: number;
   /** Number of storage failures that the caller still tolerates. */
@@ -172,7 +179,7 @@ export class CaptureQueue implements ByteBudget {
   /** Open exchanges that hold a large share of the budget. */
   readonly #large = new Set<Tee>();
   readonly large_bytes: number;
-  /** Submitted and neither captured nor dropped. */
+  /** Number of exchanges that are submitted but neither captured nor dropped. */
   #depth = 0;
   #pending = makeBatch();
   /** Sent and neither captured nor dropped, including those to be retried. */
@@ -180,7 +187,7 @@ export class CaptureQueue implements ByteBudget {
   /** Sent batches that wait for their next try. */
   readonly #retries = new Map<Batch, NodeJS.Timeout>();
   #timer: NodeJS.Timeout | null = null;
-  /** The pending batch is due, but waits because enough are in progress. */
+  /** The pending batch is due, but waits because too many batches are unacknowledged. */
   #isDue = false;
   #underWay = 0;
   #retryAfterMs = 0;
@@ -197,13 +204,13 @@ export class CaptureQueue implements ByteBudget {
     this.large_bytes = options.max_queue_bytes * LARGE_SHARE;
   }
 
-  /** @returns the stamp of a request that arrives now, whose exchange begins later */
+  /** @returns the stamp for a request that arrives now and whose exchange begins later */
   stampArrival(): number {
     return this.#arrivals.next();
   }
 
   /**
-   * Begins an exchange; call it when its request's head arrives.
+   * Begins an exchange. Call it when the head of the request arrives.
    * @param arrival from {@link stampArrival}, when the request came earlier
    * @returns the tee to feed, to be passed to `submit` or `cancel` later; null when it is already dropped
    */
@@ -222,7 +229,8 @@ export class CaptureQueue implements ByteBudget {
     if (tee === null) {
       this.#dropped--;
       const cause = this.#causeAtDoor('queue_full');
-      // The drop may have been counted under another cause: take back a cause that was counted.
+      // The drop may have been counted under another cause: then decrement a cause that was
+      // counted.
       const counted =
         this.#droppedBy[cause] > 0 ? cause : DROP_CAUSES.find((candidate) => this.#droppedBy[candidate] > 0);
       this.#droppedBy[counted!]--;
@@ -251,7 +259,7 @@ export class CaptureQueue implements ByteBudget {
     const count = openCount(pending.counts, exchange.provider);
     count.captured++;
     if (exchange.kind === 'turn') count.turns++;
-    // The tee's bytes stay reserved until the writer has them.
+    // The tee's bytes stay reserved until the writer has stored the batch.
     pending.bytes += tee.kept_bytes;
     if (pending.exchanges >= CAPTURE_BATCH_EXCHANGES || pending.bytes >= CAPTURE_BATCH_BYTES) {
       this.#sendPending();
@@ -323,9 +331,9 @@ export class CaptureQueue implements ByteBudget {
   }
 
   /**
-   * Ends the queue with the process: waits until everything is captured, at most until the deadline, and then drops the
-   * rest. @returns how many exchanges were dropped, how many of them the writer has received and may still store, and
-   * why; null: none was dropped
+   * Ends the queue when the process ends: waits until everything is captured, at most until the
+   * deadline, and then drops the rest. @returns how many exchanges were dropped, how many of them
+   * the writer has received and may still store, and why; null: none was dropped
    */
   async end(deadlineMs: number): Promise<LeftAtStop | null> {
     let reason = '';
@@ -347,7 +355,7 @@ export class CaptureQueue implements ByteBudget {
     return left;
   }
 
-  /** Stops capture for good: drops what waits, and accepts no more. */
+  /** Stops capture until the process restarts: drops all waiting exchanges, and accepts no more. */
   kill(): void {
     this.#isKilled = true;
     for (const [batch, timer] of this.#retries) {
@@ -429,8 +437,8 @@ export class CaptureQueue implements ByteBudget {
         this.#retryAfterMs = 0;
         this.#failing = null;
         this.#finishBatch(batch, setApart);
-        // A batch that has just been started is not sent, because each batch costs both threads much, even if it
-        // contains little.
+        // Do not send a pending batch that is not due: each batch has a high fixed cost for both
+        // threads.
         if (this.#isDue) this.#sendPending();
       },
       (thrown: unknown) => {
@@ -455,7 +463,10 @@ export class CaptureQueue implements ByteBudget {
     );
   }
 
-  /** Rejects waiting callers. The queue continues to retry the batches. */
+  /**
+   * Rejects calls of `settle` after several storage failures. The queue continues to retry the
+   * batches.
+   */
   #discourage(error: CatalogueError): void {
     if (!(error instanceof CaptureFailure) || findPlaceWords(error.why) === null) return;
     const words = `Nothing is stored now: ${findPlaceWords(error.why)} (${error.message})`;
@@ -466,8 +477,8 @@ export class CaptureQueue implements ByteBudget {
   }
 
   /**
-   * The storage place fails, for example because the disk is full: the batch waits, and others queue behind it. Beyond
-   * the queue's bound, exchanges are dropped.
+   * Retries the batch later, because writing failed, for example because the disk is full.
+   * Meanwhile other batches wait, and exchanges are dropped when the queue is full.
    */
   #retryLater(batch: Batch): void {
     this.#retryAfterMs = Math.min(Math.max(this.#retryAfterMs * 2, RETRY_FIRST_MS), RETRY_MAX_MS);
@@ -516,7 +527,10 @@ export class CaptureQueue implements ByteBudget {
     this.#errorsBy[cause] += count;
   }
 
-  /** The cause for refusing a new exchange: why the writer stores nothing, if that is the reason. */
+  /**
+   * The drop cause of a new exchange: the writer's failure if writing fails now, otherwise the
+   * given cause.
+   */
   #causeAtDoor(otherwise: 'queue_full' | 'bytes_full'): DropCause {
     if (this.#isKilled) return 'writer_killed';
     const cause = this.#failing?.cause;

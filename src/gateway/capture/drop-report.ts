@@ -3,8 +3,9 @@ import type { DropCause } from '../../domain/capture-cause.ts';
 import { RareTelling } from '../../std/rare-telling.ts';
 
 /**
- * What happened to the exchanges, and what helps. Causes without advice are reported elsewhere: the writer reports
- * exchanges that it sets apart, and a stop reports its own drops.
+ * For each cause, why exchanges were dropped and what the operator can do. Causes without advice
+ * are reported elsewhere: the writer reports exchanges that it does not store because of their
+ * content, and a stopping process reports the exchanges that it drops.
  */
 const ADVICE: Readonly<Partial<Record<DropCause, string>>> = {
   queue_full:

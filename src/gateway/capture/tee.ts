@@ -1,13 +1,15 @@
 /**
- * Copies bodies for capture as they pass, into memory that the writer shares. It keeps no socket buffer. A request body
- * that is copied in one piece is forwarded from its copy. Two bounds hold: one for each body, and one for all open
- * exchanges together. Beyond the first, the copy is truncated and marked. Beyond the second, capture gives up the
- * largest open exchange, so that stalled uploads do not keep out all others. Neither affects traffic. Server threads.
+ * Copies bodies for capture as they pass, into memory that the writer shares. It keeps no socket
+ * buffer. A request body that is copied in one piece is forwarded from its copy. Two bounds hold:
+ * one for each body, and one for all open exchanges together. A body above the first bound is
+ * truncated and marked. When the second bound is reached, capture gives up the largest open
+ * exchange, so that stalled uploads do not block the capture of all others. Neither bound affects
+ * traffic. Server threads.
  */
 
 /**
- * Maximum number of bytes that are captured of a body whose announced length exceeds GW_MAX_CAPTURE_BYTES. They are
- * enough to tell what the body was.
+ * Maximum number of bytes that are captured of a body whose announced length exceeds
+ * GW_MAX_CAPTURE_BYTES. They are enough to recognize the body.
  */
 export const CUT_BODY_BYTES = 16 << 20;
 
@@ -33,9 +35,9 @@ export interface BodyMemory {
   take(bytes: number): Uint8Array;
   /** A fast `into.set(from, at)`. */
   copy(from: Uint8Array, into: Uint8Array, at: number): void;
-  /** Does the same as `copy`, for a copy that this thread does not read. */
+  /** Like `copy`, for a copy that this thread does not read. */
   copyAside(from: Uint8Array, into: Uint8Array, at: number): void;
-  /** Other memory than cells is ignored. */
+  /** Takes back a cell. Memory that is not a cell is ignored. */
   give(cell: Uint8Array): void;
 }
 
@@ -46,13 +48,16 @@ export interface BodyMemory {
 const ANNOUNCED_SHARE = 1 / 8;
 /** Longer announced bodies are not kept in one piece. */
 const WHOLE_BYTES_MAX = 1 << 20;
-/** Shorter requests are not forwarded from their cells: a second copy of them costs next to nothing. */
+/**
+ * Shorter requests are not forwarded from their cells, because copying them twice costs very
+ * little.
+ */
 export const LENT_BYTES_MIN = 24 << 10;
 /**
  * If a cell is too short, at most this much of its content is moved to a longer cell, so that the body is in one piece.
  */
 const MOVED_BYTES_MAX = 64 << 10;
-/** Size of pieces for a body of unknown length, until it proves to be a long one. */
+/** Maximum cell size for a body of unknown length, until LONG_BYTES of it are kept. */
 const PIECE_BYTES = 64 << 10;
 const LONG_BYTES = 512 << 10;
 
@@ -86,7 +91,7 @@ class BodyCopy {
         memory.copyAside(rest.subarray(0, room), cell, this.#used);
         rest = rest.subarray(room);
       }
-      // Long bodies use large cells and short ones small cells; the length of this body is unknown.
+      // The length of this body is unknown, so cells grow with the bytes that have arrived.
       const { kept_bytes } = this;
       const wanted = kept_bytes >= LONG_BYTES ? WHOLE_BYTES_MAX : Math.min(kept_bytes, PIECE_BYTES);
       this.cells.push(memory.take(Math.max(rest.length, wanted)));
@@ -191,8 +196,8 @@ export class Tee {
   }
 
   /**
-   * Keeps a chunk without a copy, as the last one of its side: the batch copies a short body anyway. The chunk must not
-   * change before the exchange is submitted.
+   * Keeps a chunk without copying it, because the batch copies a short body anyway. It must be the
+   * last chunk of its side. The chunk must not change before the exchange is submitted.
    */
   keepView(side: BodyCopy, chunk: Uint8Array): void {
     const kept = this.#reserve(side, chunk);
@@ -221,7 +226,10 @@ export class Tee {
     this.#budget.enlist(this);
   }
 
-  /** Only the beginning is kept of a body whose announced length exceeds the bound. */
+  /**
+   * Maximum bytes that are kept of a body. If the announced length exceeds the bound, only the
+   * beginning is kept.
+   */
   #mostOf({ announced_bytes }: BodyCopy): number {
     const most = this.#bodyBytesMax;
     return announced_bytes > most ? Math.min(most, CUT_BODY_BYTES) : most;
@@ -251,8 +259,8 @@ export class Tee {
   }
 
   /**
-   * Ends the exchange. Nothing reads lent memory any more, and its cells change owners. From now on nothing may be
-   * written into them.
+   * Ends the exchange. The caller must no longer read lent memory. The cells change owners and must
+   * not be written from now on.
    */
   close(): void {
     this.#isClosed = true;

@@ -1,8 +1,8 @@
 /**
- * Credentials whose requests the student may answer: those that the operator has named, and those that the upstream
- * recently accepted. The student cannot verify a key, so it answers only requests with keys that are known to be valid.
- * Server threads. Each thread remembers credentials separately, so it sends the first step with a new credential to the
- * upstream.
+ * Credentials whose requests the student may answer: those in SVC_STUDENT_KEYS, and those that the
+ * upstream recently accepted. The student cannot verify a key, so it answers only requests with
+ * keys that are known to be valid. Server threads. Each thread remembers credentials separately, so
+ * it sends the first step with a new credential to the upstream.
  *
  * Only a keyed hash of a credential is kept. The hash's key is made at the start and never written.
  */
@@ -12,7 +12,10 @@ import { isCredentialHeader } from '../../redaction/header-names.ts';
 import { type Clock, systemClock } from '../../std/clock.ts';
 import { RecentMap } from '../../std/recent-map.ts';
 
-/** A server thread remembers at most this many accepted credentials, for this long after the last success. */
+/**
+ * Maximum number of accepted credentials that a server thread remembers, and for how long after the
+ * last success.
+ */
 export const STUDENT_CREDENTIALS = { entries: 10_000, fresh_ms: 3_600_000 } as const;
 
 const NO_NAMES: ReadonlySet<string> = new Set();
@@ -35,7 +38,8 @@ export class KnownCredentials {
   }
 
   /**
-   * Identifies all credentials of a request together, because the upstream accepts or refuses them together.
+   * Identifies all credentials of a request together, because the upstream accepts or rejects all
+   * of them at once.
    * @param headers flat pairs, names in lower case
    * @param path path of the request, because an upstream may accept a credential on one path only
    * @param replaced names of headers that the route replaces, so that the upstream never sees the client's values
@@ -60,8 +64,8 @@ export class KnownCredentials {
   }
 
   /**
-   * Records the status of the upstream's answer to a step with this digest. Statuses that are not handled here say
-   * nothing about a credential.
+   * Records the status of the upstream's answer to a step with this digest. Other statuses do not
+   * show whether a credential is valid.
    */
   noteAnswer(digest: string, status: number): void {
     if (status >= 200 && status < 300)

@@ -1,12 +1,18 @@
-/** Relegation's decision about a step, in the form that capture keeps with the exchange. Pure; server threads. */
+/**
+ * Writes relegation's decision about a step as the JSON that capture stores with the exchange.
+ * Pure; server threads.
+ */
 
 import type { RecordedDecision } from '../../domain/exchange.ts';
 import type { FallbackReason, StepFinding } from '../../student/serving/protocol.ts';
 
-/** Maximum characters recorded of relegation's decision. A student's answer that does not fit is left out. */
+/**
+ * Maximum length of a recorded decision in characters. A student's answer that would exceed it is
+ * left out.
+ */
 const DECISION_CHARACTERS = 32_768;
 
-/** Cache of decisions without a finding: most of these are the same few texts. */
+/** Cache of decisions without a finding: there are few different ones. */
 const written = new Map<string, string>();
 
 /**

@@ -3,9 +3,10 @@
  * asks the student. Then it sends the student's answer to the client, or forwards the exchange unchanged. In shadow
  * mode it forwards the step as soon as the body has arrived, and also asks the student. Server threads.
  *
- * The wait ends with one of these events: the student's answer, the deadline, the end of the student's thread, a body
- * that is too long or too slow, or the client's disconnection. Each of them may happen at most once, in any order. In
- * each case the captured times count from the exchange's beginning.
+ * The wait ends with one of these events: the student's answer, the deadline, the end of the
+ * student's thread, a body that is too long or too slow, or the client's disconnection. Each of
+ * them may happen at most once, in any order. In each case the captured times are measured from the
+ * beginning of the exchange.
  */
 
 import { DECISION_FIELD } from '../../domain/exchange.ts';
@@ -36,7 +37,7 @@ const SERVED_BY_HEADER = 'x-svc-served-by';
 /** `shadow`: the upstream serves every step; the student's answer is compared with it. */
 export type RelegationMode = 'on' | 'shadow';
 
-/** What an exchange needs from relegation on its thread. */
+/** The services that an exchange uses of relegation on its thread. */
 export interface RelegationDesk {
   readonly mode: RelegationMode;
   readonly link: StudentLink;
@@ -102,7 +103,7 @@ export class RelegatedExchange implements StepWaiter {
     };
   }
 
-  /** Collects the body, asks, serves or forwards. */
+  /** Collects the body, asks the student, and serves or forwards the step. */
   start(): void {
     const stream = this.#stream;
     const received = stream.received;
@@ -157,7 +158,7 @@ export class RelegatedExchange implements StepWaiter {
   }
 
   onFailed(reason: 'crashed' | 'failed'): void {
-    // The thread that replaces a crashed one does not know this step.
+    // Report the run again, because the thread that replaces a crashed one does not know this step.
     if (this.#head.run_id !== null) this.#relegation.link.noteTaken(this.#head.run_id);
     this.#fallBack(reason);
   }
@@ -228,7 +229,10 @@ export class RelegatedExchange implements StepWaiter {
     if (mode === 'shadow') this.#forward();
   }
 
-  /** Forwards a step about which the student was not asked, and tells it that the run belongs to the upstream. */
+  /**
+   * Forwards a step about which the student was not asked, and reports to the student that the
+   * upstream serves the run.
+   */
   #takeOver(reason: FallbackReason): void {
     this.#stopWaiting();
     if (this.#head.run_id !== null) this.#relegation.link.noteTaken(this.#head.run_id);

@@ -1,7 +1,8 @@
 /**
- * Counts what relegation has done on one server thread since its start: steps served, fallbacks by reason, tokens saved,
- * and in shadow mode how often the student agreed. Server threads; the admin routes add them up. Costs are in the
- * ledger of the student's thread (src/student/day-ledger.ts).
+ * Counts what relegation has done on one server thread since its start: steps served, fallbacks by
+ * reason, tokens saved, and in shadow mode how often the student agreed. Server threads; the admin
+ * routes add up the counts of all threads. Costs are in the ledger of the student's thread
+ * (src/student/day-ledger.ts).
  *
  * relegation.ts decides which requests are steps. Each step is counted once: as served, or as a fallback with its
  * reason. A step whose client disconnects before the decision is not counted.
@@ -17,8 +18,8 @@ export interface RelegationCounters {
   fallbacks: Partial<Record<FallbackReason, number>>;
   tokens_saved: { input: number; output: number };
   /**
-   * Audited steps: how many were sent to the upstream, how many answers were compared, how many agreed, and for how
-   * many two readings of the upstream's answer differ.
+   * Audited steps: how many were sent to the upstream, how many answers were compared, how many
+   * agreed, and for how many the two ways to parse the upstream's answer had different results.
    */
   audit: { asked: number; compared: number; agreed: number; reading_differs: number };
   shadow: { would_serve: number; compared: number; agreed: number; reading_differs: number };

@@ -73,7 +73,7 @@ export class Relegation implements RelegationDesk {
     const origin = nameOrigin(wire, head.path, destination.provider);
     const step = readStepHead(wire, head.headers, origin, this.#runHeaders, isKeyed);
     if (step.refusal === 'no_credential') {
-      // The upstream will refuse the request, so it does not take the run over.
+      // The upstream will refuse the request, so it does not take over the run.
       this.ledger.fallback('no_credential');
       return false;
     }
@@ -92,7 +92,8 @@ export class Relegation implements RelegationDesk {
     forward.noteDecision(writeDecision(refusal, null, null));
     forward.onStatus = (status) => {
       this.#credentials.noteAnswer(digest, status);
-      // After a step with an unknown credential, the upstream takes the run over only if it accepts the credential.
+      // After a step with an unknown credential, the upstream takes over the run only if it accepts
+      // the credential.
       if (run_id !== null && !isKnown && status < 300) this.link.noteTaken(run_id);
     };
     forward.start();

@@ -1,6 +1,7 @@
 /**
- * A forwarded exchange whose answer is compared with the student's, in shadow mode or in an audit. It keeps the
- * upstream's answer up to a bound, and hands it over when it is complete. Server threads.
+ * A forwarded exchange whose answer is compared with the student's, in shadow mode or in an audit.
+ * It collects the upstream's answer up to a bound, and passes it to `onAnswer` when it is complete.
+ * Server threads.
  */
 
 import type { HttpStream } from '../../http/http-stream.ts';

@@ -1,4 +1,7 @@
-/** Reads the facts about a step from the headers of its request. Server threads. */
+/**
+ * Reads run, session, agent and API version of a step from the headers of its request. Server
+ * threads.
+ */
 import { readClientRun } from '../../domain/client-run.ts';
 import {
   API_VERSIONS,
@@ -9,7 +12,10 @@ import {
 import { parseSeq, readRunId } from '../headers.ts';
 import type { StepHead } from './student-link.ts';
 
-/** Facts about a step from its headers: facts for the student, and the reason why the student may not be asked. */
+/**
+ * The values for the student that the headers contain, and the reason why the student may not be
+ * asked.
+ */
 export interface ReadStepHead extends StepHead {
   refusal: FallbackReason | null;
   /** The value of `x-svc-run` in the form that capture keeps; null if absent. */
@@ -17,7 +23,7 @@ export interface ReadStepHead extends StepHead {
 }
 
 /**
- * Reads a step's headers; credentials are detected, never kept.
+ * Reads a step's headers. The result contains no credentials.
  * @param origin where the request arrived, as named by `nameOrigin`
  * @param runHeaders the operator's headers that name runs (SVC_RUN_HEADERS)
  * @param isKeyed whether the route adds a credential

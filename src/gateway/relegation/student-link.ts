@@ -1,9 +1,10 @@
 /**
- * A server thread's link to the student's thread. It sends steps, receives answers, and reports each step's outcome
- * exactly once, even if the student's thread ends. The link bounds the steps and bytes in progress. Each step has its
- * own deadline, and never waits longer. Server threads.
+ * A server thread's link to the student's thread. It sends steps, receives answers, and reports
+ * each step's outcome exactly once, even if the student's thread ends. The link bounds the steps
+ * and bytes in progress. Each step has its own deadline. Server threads.
  *
- * A newly loaded student arrives with a new message port. The previous student answers the steps that it already has.
+ * A newly loaded student arrives with a new message port. The previous student still answers the
+ * steps that it has received.
  */
 
 import type { MessagePort } from 'node:worker_threads';
@@ -22,7 +23,9 @@ import { DECLINE_REASONS } from '../../student/serving/protocol.ts';
 
 /** Maximum bytes of bodies of one server thread's steps that wait for the student. Further steps go to the upstream. */
 export const STEPS_UNDER_WAY_BYTES = 64 << 20;
-/** Maximum number of runs that a server thread remembers while there is no student to tell. */
+/**
+ * Maximum number of runs that a server thread remembers for the next student while there is none.
+ */
 const UNTOLD_RUNS = 10_000;
 
 /** Waits for the student's decision on a step. One of the five methods is called, at most once. */
@@ -43,7 +46,7 @@ export interface SentStep {
   readonly student_version: number;
   /** Tells the student that the upstream serves the step, so the student's answer no longer counts. */
   abandon(): void;
-  /** Tells the student that the step is not served at all. */
+  /** Tells the student that neither the student nor the upstream serves the step. */
   cancel(): void;
   /** Shadow mode and audits: hands over the upstream's answer. */
   compare(status: number, headers: string[], body: Uint8Array<ArrayBuffer>): void;
@@ -67,7 +70,10 @@ export class StudentLink {
   #underWay = 0;
   #underWayBytes = 0;
   #nextId = 1;
-  /** Runs that the upstream took over while there was no student to tell. */
+  /**
+   * Runs that the upstream took over while there was no student. The next student is notified of
+   * them.
+   */
   readonly #untold = new Set<string>();
 
   /** @param timeoutMs a step's deadline; null for the default of the student's kind */
@@ -166,7 +172,7 @@ export class StudentLink {
   }
 }
 
-/** The port to one student's thread, and the steps that it has. */
+/** The port to one student's thread, and the steps that were sent to it. */
 class Connection {
   readonly facts: StudentFacts;
   readonly #port: MessagePort;
@@ -180,7 +186,7 @@ class Connection {
     this.#link = link;
     port.on('message', (message: StudentMessage) => this.#receive(message));
     port.on('close', () => this.#end());
-    // The port need not keep the thread alive: the waiting client's connection does.
+    // The port need not keep the thread alive, because the connection of the waiting client does.
     port.unref();
   }
 
@@ -234,7 +240,10 @@ class Connection {
   }
 }
 
-/** Whether an answer has all fields that the client needs, whatever the student's thread has sent. */
+/**
+ * Validates an answer of the student's thread: whether all fields that the client needs have valid
+ * values.
+ */
 function isWhole(step: ServedStep): boolean {
   return (
     step.body instanceof Uint8Array &&

@@ -1,6 +1,7 @@
 /**
- * Reads the messages of one direction of a WebSocket connection, also compressed ones, from copies of its bytes. `ws`
- * reads the frames. Beyond its memory bound it gives up; traffic never waits for it. Server threads.
+ * Reads the messages of one direction of a WebSocket connection from copies of its bytes, and
+ * inflates compressed ones. `ws` parses the frames. A reader stops when the memory bound is
+ * exceeded. Traffic never waits for a reader. Server threads.
  */
 import * as ws from 'ws';
 
@@ -42,7 +43,7 @@ export class MessageReader {
   /** Bytes since the last message. */
   #heldBytes = 0;
   #isDone = false;
-  /** Pieces being read: inflating is asynchronous. */
+  /** Number of pieces that are being read, because inflating is asynchronous. */
   #pieces = 0;
 
   /**
@@ -118,7 +119,7 @@ function readExtensions(isMasked: boolean, text: string): object {
   const [params] = agreed[extensionName] ?? [];
   if (params === undefined) return {};
   const deflate = new PerMessageDeflate({ isServer: isMasked, maxPayload: TUNNEL_MESSAGE_BYTES });
-  // The answer states what was agreed on, so there is nothing to negotiate.
+  // The upstream's answer states the agreed parameters, so there is nothing to negotiate.
   deflate.params = Object.fromEntries(
     Object.entries(params).map(([name, [value]]) => [name, value === true ? true : Number(value)]),
   );

@@ -1,7 +1,7 @@
 /**
- * Makes exchanges of what passes through one WebSocket connection. In the Responses protocol, each `response.create`
- * with the events that answer it is a turn, as if it had been a separate request with a streamed answer. Everything
- * else is kept as frames: one line of JSON per message. Server threads.
+ * Captures the messages of one WebSocket connection as exchanges. In the Responses protocol, each
+ * `response.create` with the events that answer it becomes an exchange, like a request with a
+ * streamed answer. Everything else is kept as frames: one line of JSON per message. Server threads.
  */
 import type { EndCause } from '../../domain/end-cause.ts';
 import type { ApiShape } from '../../domain/exchange.ts';
@@ -20,7 +20,7 @@ const TUNNEL_PART_BYTES = 4 << 20;
 /** Maximum number of open turns of one connection. */
 const TUNNEL_STREAMS_MAX = 64;
 
-/** Bytes of one direction, and when they came. */
+/** Bytes of one direction, and the time at which they arrived. */
 interface Piece {
   reader: MessageReader;
   bytes: Buffer;
@@ -44,7 +44,7 @@ const FRAMES: RequestClass = Object.freeze({ kind: 'other', shape: null });
 const TURN: RequestClass = Object.freeze({ kind: 'turn', shape: 'responses' });
 /** The events that end an answer. */
 const LAST_EVENTS = new Set(['response.completed', 'response.failed', 'response.incomplete', 'error']);
-/** The id of the stream of turns for which the client names no stream. */
+/** The stream id of turns for which the client gives no stream id. */
 const NO_STREAM = '';
 
 interface WireEvent {
@@ -63,7 +63,10 @@ export class TunnelCapture implements TunnelTap {
   readonly #shape: ApiShape | null;
   readonly #startedAt = performance.now();
   readonly #startedAtMs = Date.now();
-  /** When the upstream refused, by `performance.now()`; null if it has agreed or not answered. */
+  /**
+   * When the upstream refused the handshake, by `performance.now()`; null if it accepted or has not
+   * answered.
+   */
   #answeredAt: number | null = null;
   #status = 0;
   #endCause: EndCause | null = null;
@@ -73,11 +76,12 @@ export class TunnelCapture implements TunnelTap {
   readonly #waiting: Piece[] = [];
   #waitingBytes = 0;
   /**
-   * The piece that is being read. Its messages get its stamps, and not those of the moment at which they are inflated:
-   * by then the client may have the answer, and may have sent the next request on another connection.
+   * The piece that is being read. Its messages get the stamps of its arrival. When they are
+   * inflated, the client may already have the answer and may have sent the next request on another
+   * connection.
    */
   #piece: Piece | null = null;
-  /** The connection is over; its capture ends with the last message. */
+  /** Set when the connection has closed: called after the last message was read. */
   #onRead: (() => void) | null = null;
   #frames: OpenExchange | null = null;
   /** Open turns by stream, oldest first. */
@@ -273,7 +277,10 @@ export class TunnelCapture implements TunnelTap {
     return { ...begun, at: this.#startedAt, at_ms: this.#startedAtMs, first_byte_ms };
   }
 
-  /** When the message that is being read came; otherwise now. By `performance.now()`. */
+  /**
+   * When the message that is being read arrived, or the current time if none is; by
+   * `performance.now()`.
+   */
   #now(): number {
     return this.#piece?.at ?? performance.now();
   }
@@ -300,7 +307,7 @@ export class TunnelCapture implements TunnelTap {
       open.tee,
       {
         run_id: this.#filtered.run_id,
-        // One number for many turns would be meaningless.
+        // The handshake's number cannot apply to several turns.
         seq: null,
         status: open.status,
         started_at_ms: open.at_ms,

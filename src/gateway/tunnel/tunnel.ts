@@ -1,7 +1,7 @@
 /**
- * One WebSocket connection: sends the client's own handshake to the upstream and, when it agrees, passes bytes on
- * unchanged in both directions. It reads no frame and waits only for the slower side; capture gets copies. Server
- * threads.
+ * One WebSocket connection: sends the client's handshake to the upstream and, if the upstream
+ * accepts, passes bytes on unchanged in both directions. It parses no frames and waits only for the
+ * slower side. Capture gets copies of the bytes. Server threads.
  */
 import { type ClientRequest, type IncomingMessage, request as requestPlain } from 'node:http';
 import { request as requestSecure } from 'node:https';
@@ -28,17 +28,20 @@ export interface TunnelTap {
    * @param headers flat pairs
    */
   open(status: number, headers: string[]): void;
-  /** The upstream did not answer, and the client reads 502. */
+  /** The upstream did not answer, and the client receives 502. */
   fail(cause: EndCause): void;
   fromClient(bytes: Buffer): void;
   fromUpstream(bytes: Buffer): void;
-  /** @param isAborted one of the sides broke off */
+  /** @param isAborted whether one side closed the connection abnormally */
   close(isAborted: boolean): void;
   /** There is no exchange. Called instead of all other methods. */
   cancel(): void;
 }
 
-/** Headers of the upstream's answer that belong to the hop or to the listener. */
+/**
+ * Headers of the upstream's answer that are not forwarded, because they are hop-by-hop or the
+ * listener writes them.
+ */
 const ANSWER_OWN = new Set(['date', 'content-length', 'transfer-encoding', 'keep-alive', 'proxy-connection']);
 
 export class Tunnel {
@@ -59,7 +62,7 @@ export class Tunnel {
   #isEnding = false;
   #isOver = false;
 
-  /** @param onOver called once, when both sides are over */
+  /** @param onOver called once, when both sides have closed */
   constructor(
     stream: HttpStream,
     destination: Destination,
@@ -194,7 +197,7 @@ export class Tunnel {
     this.#tap?.fromUpstream(chunk);
   }
 
-  /** The upstream is gone: the client gets what has arrived, then the end. */
+  /** The upstream has closed: the client gets the bytes that have arrived, then the end. */
   #endDown(): void {
     if (this.#isEnding) return;
     this.#isEnding = true;
@@ -228,7 +231,7 @@ export class Tunnel {
     replyError(this.#stream, makeUpstreamFailure(code, error));
   }
 
-  /** The client's side is over. Its last bytes still reach the upstream, if the upstream accepts them. */
+  /** The client's side has closed. Its last bytes are still sent if the upstream accepts them. */
   #finish(aborted: boolean): void {
     if (this.#isOver) return;
     this.#isOver = true;

@@ -3,8 +3,9 @@
 /** A failed answer. The client sees its code, not its message. */
 export class UpstreamError extends Error {
   /**
-   * The system's code, if there is one. `BAD_ANSWER`: the answer is not HTTP/1.1. `BAD_REQUEST`: we do not send such a
-   * request. `BAD_UPLOAD`: the body has another length than announced.
+   * The system's code, if there is one. `BAD_ANSWER`: the answer is not HTTP/1.1. `BAD_REQUEST`:
+   * the gateway refuses to send such a request. `BAD_UPLOAD`: the body has another length than
+   * announced.
    */
   readonly code: string;
   /** The connection had served a request before and ended before the first byte of this answer. */

@@ -13,7 +13,7 @@ const LF = 10;
 const CR = 13;
 const SEMICOLON = 59;
 
-/** Longer sizes could not be represented exactly, or begin with superfluous zeros. */
+/** Maximum number of digits of a chunk size: 13 hexadecimal digits still are an exact double. */
 const SIZE_DIGITS_MAX = 13;
 
 /** The value of each hexadecimal digit, 255 for any other byte. */
@@ -69,7 +69,7 @@ export class ChunkedDecoder {
     this.#trailerBytes = 0;
   }
 
-  /** Accepts and emits nothing more. */
+  /** Stops decoding: no more bytes are accepted or emitted. */
   stop(): void {
     this.#place = 'end';
   }

@@ -12,21 +12,24 @@ import {
 } from './upstream-connection.ts';
 
 /**
- * Longest silence of an upstream, before the head and between two chunks. Streams of a thinking model are silent for
- * minutes.
+ * Maximum time without bytes from an upstream, before the head and between two chunks. A stream may
+ * pause for minutes while the model thinks.
  */
 export const UPSTREAM_TIMEOUT_MS = 3_600_000;
 /**
- * How long an unused connection is kept. Most providers close later. Using a connection that was just closed costs a
- * retry, not a failure.
+ * How long an unused connection is kept. Most providers close idle connections later. If a
+ * connection was just closed, the request is retried.
  */
 export const UPSTREAM_IDLE_MS = 30_000;
 /** Interval of the search for unused and silent connections. */
 const UPSTREAM_SWEEP_MS = 5_000;
 
-/** A connection is given up this long before the upstream's announced timeout. */
+/** A connection is not reused in this last part of the timeout that the upstream announced. */
 const KEPT_MARGIN_MS = 2_000;
-/** An upstream cannot make us keep an unused connection for longer. */
+/**
+ * Maximum time for which an unused connection is kept, even if the upstream announces a longer
+ * timeout.
+ */
 const KEPT_MS_MAX = 600_000;
 /**
  * Maximum number of connections opened in one tick; further ones wait for the next ticks. Opening one takes as long as
@@ -46,13 +49,13 @@ export class ConnectionPool implements ConnectionOwner {
   #openedThisTurn = 0;
   #nextTick: NodeJS.Immediate | null = null;
   #sweepTimer: NodeJS.Timeout | null = null;
-  /** Connections are not kept after their answer. */
+  /** If true, connections are closed after their answer. */
   #isClosing = false;
   #isDestroyed = false;
 
   /**
    * @param origin http or https, host and port
-   * @param trust trusted authorities; default: the usual ones
+   * @param trust trusted certificate authorities; default: Node's default ones
    */
   constructor(origin: string, trust?: SecureContext) {
     this.#url = new URL(origin);

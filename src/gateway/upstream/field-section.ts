@@ -1,8 +1,8 @@
 /**
- * A section of header lines on the wire: where it ends, and its fields (RFC 9112 sections 2 to 5). Only this file
- * decides what a line end, a field name and a field value are. It is never lenient, since the other side of the gateway
- * might read a malformed line differently. Pure and incremental; called on server threads, for each answer's head and
- * trailers.
+ * A section of header lines on the wire: where it ends, and its fields (RFC 9112 sections 2 to 5).
+ * Only this file decides what a line end, a field name and a field value are. It is strict, because
+ * the client might parse a malformed line differently. Pure and incremental; called on server
+ * threads, for each answer's head and trailers.
  */
 import { badAnswer } from './answer-error.ts';
 
@@ -48,7 +48,7 @@ export class SectionReader {
   start = 0;
   end = 0;
 
-  /** A section that did not arrive in one piece. */
+  /** The bytes of a section that did not arrive in one piece. */
   #kept: Buffer | null = null;
   #keptBytes = 0;
   /** Number of kept bytes whose lines were examined. */
@@ -59,7 +59,7 @@ export class SectionReader {
     return this.#keptBytes;
   }
 
-  /** A byte of the incomplete section. */
+  /** Returns a byte of the incomplete section. */
   pendingByte(place: number): number {
     return this.#kept![place]!;
   }

@@ -1,18 +1,21 @@
 /**
- * The request line and header lines for an upstream. It never sends text that could be read as more lines than
- * intended, or as no line. Pure; server threads, once per request.
+ * The request line and header lines for an upstream. It rejects text that a server could parse as
+ * more lines than intended or as an invalid line. Pure; server threads, once per request.
  */
 import { UpstreamError } from './answer-error.ts';
 
 const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
-/** Begins at the root; no blank, and nothing that ends a line. */
+/** An absolute path without spaces, control characters and line ends. */
 const PATH = /^\/[!-\xff]*$/;
 const QUERY = /^[!-\xff]*$/;
 const FIELD_LINES = /^(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]+: [\t\x20-\x7e\x80-\xff]*\r\n)*$/;
 
 const FIELD_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 
-/** @returns whether the text is header lines, `name: value\r\n` each, without any other possible reading */
+/**
+ * @returns whether the text consists of valid header lines, `name: value\r\n` each, which no parser
+ * reads differently
+ */
 export function areFieldLines(text: string): boolean {
   return FIELD_LINES.test(text);
 }
@@ -36,7 +39,7 @@ export function makeRequestHead(
   lines: string | null,
 ): string {
   if (!TOKEN.test(method)) throw badRequest('invalid method');
-  // Test each separately: V8 would first flatten a text that was just concatenated.
+  // Test each part separately, because V8 would have to flatten a concatenated string first.
   if (!PATH.test(path) || (query !== null && !QUERY.test(query))) throw badRequest('invalid path');
   if (lines === null) throw badRequest('invalid header');
   const target = query === null ? path : `${path}?${query}`;

@@ -1,6 +1,6 @@
 /**
- * Parses an upstream's answers on one connection as they arrive, in any pieces: HTTP/1.1 of RFC 9112, and nothing
- * ambiguous. Pure; server threads.
+ * Parses an upstream's answers on one connection as they arrive, in any pieces: HTTP/1.1 by RFC
+ * 9112; ambiguous answers are rejected. Pure; server threads.
  *
  * docs/gateway.md says what the gateway passes on unchanged, and what it refuses.
  */
@@ -44,9 +44,12 @@ export class ResponseParser {
   hasBegun = false;
   /** The last answer was complete. */
   isComplete = false;
-  /** The upstream allows the connection to be reused, and nothing prevents it. */
+  /** Whether the connection may be reused after the answer. */
   isKept = false;
-  /** How long it may be reused; null if not stated. */
+  /**
+   * How long the connection may be idle before reuse, by the upstream's `Keep-Alive`; null if not
+   * stated.
+   */
   kept_ms: number | null = null;
 
   readonly #sink: ResponseSink;
@@ -147,7 +150,8 @@ export class ResponseParser {
     let at = from;
     const section = this.#section;
     if (section.pending_bytes === 0) {
-      // Line ends before the status line: some servers write one too many after a body (RFC 9112 section 2.2).
+      // Skip line ends before the status line, because some servers write an extra one after a body
+      // (RFC 9112 section 2.2).
       while (at < end && (bytes[at] === CR || bytes[at] === LF)) at++;
       this.#headBytes += at - from;
       if (at === end && this.#headBytes <= UPSTREAM_HEAD_BYTES) return at;
@@ -178,7 +182,7 @@ export class ResponseParser {
     head.reason = bytes.toString('latin1', reasonStart, at);
     const keepAlive = readFraming(head);
     if (status < 200) {
-      // We never ask for another protocol.
+      // The gateway does not request a switch of protocols on these connections.
       if (status === 101) throw badAnswer('an unrequested switch of protocols');
       this.#sink.onHead(head);
       return;
@@ -194,7 +198,8 @@ export class ResponseParser {
   #decideBody(head: ResponseHead): void {
     this.isKept = true;
     if (this.#isHead || head.status === 204 || head.status === 304) {
-      // Some servers send the announced body although they must not. It must not be read as the next answer.
+      // Some servers send the announced body although this answer must not have one. Do not reuse
+      // the connection, so that the body is not read as the next answer.
       this.isKept = !this.#isHead && !head.is_chunked && (head.content_length ?? 0) === 0;
       this.#complete();
     } else if (head.is_chunked) {
@@ -218,7 +223,7 @@ function hasToken(connection: string | null, token: RegExp): boolean {
   return connection !== null && token.test(connection);
 }
 
-/** Reject anything but HTTP by its first bytes: its end may never come. */
+/** Rejects an answer that is not HTTP by its first bytes, because its head may never end. */
 function checkBeginning(section: SectionReader): void {
   const bytes = Math.min(section.pending_bytes, VERSION.length);
   for (let at = 0; at < bytes; at++) {
@@ -250,8 +255,9 @@ function readStatus(bytes: Buffer, at: number): number {
 }
 
 /**
- * How the body is delimited. Anything that two readers could interpret differently is refused: two lengths, a length
- * beside chunks, another coding than chunked (we ask for none: RFC 9112 section 7.4), the same coding twice.
+ * Reads how the body is delimited. Ambiguous framing is rejected: two lengths, a length together
+ * with chunked coding, a transfer coding other than chunked (the gateway requests none: RFC 9112
+ * section 7.4), or chunked twice.
  * @returns the value of Keep-Alive, or null
  */
 function readFraming(head: ResponseHead): string | null {
@@ -262,7 +268,7 @@ function readFraming(head: ResponseHead): string | null {
   const { names, headers } = head;
   for (let at = 0; at < names.length; at++) {
     const name = names[at]!;
-    // The four names that matter here have these lengths.
+    // The four relevant names have 10, 14 or 17 characters.
     if (name.length !== 10 && name.length !== 14 && name.length !== 17) continue;
     const value = headers[2 * at + 1]!;
     if (name === 'content-length') {

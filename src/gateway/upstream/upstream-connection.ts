@@ -1,10 +1,11 @@
 /**
- * One HTTP/1.1 connection to an upstream: a socket that carries one request after the other. All plain connections of
- * the thread read into one shared buffer, and answers are parsed as they arrive. Server threads.
- * The connection ends at any protocol violation: unrequested bytes, bytes after an answer, an answer before its upload
- * was complete, or silence beyond the limit. It then tells the handler of the open exchange, exactly once. An upstream
- * that stops reading an upload may have sent an answer. So after a failed write, the connection first reads what has
- * arrived.
+ * One HTTP/1.1 connection to an upstream: a socket that carries one request after the other. All
+ * plain connections of the thread read into one shared buffer, and answers are parsed as they
+ * arrive. Server threads. The connection ends at any protocol violation: unrequested bytes, bytes
+ * after an answer, an answer before its upload was complete, or silence beyond the limit. Then
+ * `onError` of the current handler is called, exactly once. An upstream that stops reading an
+ * upload may have sent an answer. So after a failed write, the connection first reads the bytes
+ * that have arrived.
  */
 
 import { connect as connectTcp, isIP, type Socket, type TcpNetConnectOpts } from 'node:net';
@@ -31,7 +32,7 @@ export interface UpstreamRequest {
   body: Buffer | null;
 }
 
-/** Receives an answer. After `onEnd` or `onError`, of which exactly one is called, no method is called. */
+/** Receives an answer. Exactly one of `onEnd` and `onError` is called, as the last method. */
 export interface AnswerHandler {
   /** The request has its connection, which may still be connecting. */
   onConnection(connection: UpstreamConnection): void;
@@ -41,7 +42,7 @@ export interface AnswerHandler {
    * A piece of the body, a view on a reused buffer: its bytes are valid until `onRead`, `onEnd` or `onError` returns.
    */
   onBody(chunk: Buffer): void;
-  /** Everything that has arrived so far was passed on, and the answer continues. */
+  /** All bytes of this read were passed to `onBody`, and the answer continues. */
   onRead(): void;
   onEnd(trailers: Fields | null): void;
   onError(error: UpstreamError): void;
@@ -63,7 +64,7 @@ export interface ConnectionOwner {
 
 /** Maximum bytes of one read of a plain socket. */
 const READ_BYTES = 64 * 1024;
-/** Maximum bytes of one read of a TLS socket: a record. */
+/** Maximum bytes of one read of a TLS socket: the size of a TLS record. */
 const TLS_READ_BYTES = 16 * 1024;
 /** How many bytes of a request body may wait for a slow upstream before the client is paused. */
 const UPLOAD_BUFFER_BYTES = 256 * 1024;
@@ -72,7 +73,10 @@ const KEEP_ALIVE_PROBE_MS = 60_000;
 /** Methods whose requests are expected to have a body. */
 const WITH_BODY = new Set(['POST', 'PUT', 'PATCH', 'QUERY', 'PROPFIND', 'PROPPATCH']);
 
-/** The bytes of a read are consumed before the next read begins, on whatever socket. */
+/**
+ * All sockets of the thread share this buffer, because the bytes of a read are consumed before any
+ * socket reads again.
+ */
 const sharedBuffer = Buffer.allocUnsafeSlow(READ_BYTES);
 
 const NOTHING = Buffer.alloc(0);
@@ -80,7 +84,7 @@ const CHUNK_END = Buffer.from('\r\n');
 const LAST_CHUNK = Buffer.from('0\r\n\r\n');
 
 export class UpstreamConnection implements ResponseSink {
-  /** Requests whose head was written to it. */
+  /** Number of requests whose head was written to this connection. */
   requests = 0;
   /** When its idle time began, and when it must not be used any more; on the clock of `performance.now()`. */
   expires_at = 0;
@@ -103,7 +107,10 @@ export class UpstreamConnection implements ResponseSink {
   #isUploadDone = true;
   #uploadBytes = 0;
   #isUploadBlocked = false;
-  /** A write failed with this: nothing more is sent, but the upstream's earlier bytes are still read. */
+  /**
+   * The error of a failed write: then nothing more is sent, but bytes that the upstream sent before
+   * are still read.
+   */
   #lostUpload: UpstreamError | null = null;
 
   constructor(url: URL, owner: ConnectionOwner) {
@@ -114,7 +121,10 @@ export class UpstreamConnection implements ResponseSink {
     }, UPSTREAM_CONNECT_MS);
   }
 
-  /** Whether the upstream's silence does not count, because we paused it, or the client has not sent its body yet. */
+  /**
+   * Whether the upstream waits for the gateway, because reading is paused or the client has not
+   * sent its body yet. Then its silence does not count.
+   */
   get isWaitingForUs(): boolean {
     return this.#isPaused || (!this.#isUploadDone && !this.#isUploadBlocked);
   }
@@ -123,7 +133,7 @@ export class UpstreamConnection implements ResponseSink {
     return this.#handler === null;
   }
 
-  /** How long the upstream keeps the connection, by its last answer; null when not stated. */
+  /** How long the upstream keeps an idle connection, by its last answer; null if not stated. */
   get kept_ms(): number | null {
     return this.#parser.kept_ms;
   }
@@ -157,7 +167,8 @@ export class UpstreamConnection implements ResponseSink {
     this.silent_sweeps = 0;
     const { framing } = this.#request!;
     if (framing.kind === 'length') {
-      // A longer body would be the beginning of another request, and a shorter one would swallow part of it.
+      // The upstream would read excess bytes as the next request, or the next request as missing
+      // bytes.
       if (this.#uploadBytes > framing.bytes || (isLast && this.#uploadBytes < framing.bytes)) {
         this.#fail(new UpstreamError('BAD_UPLOAD', 'a body of another length than announced'));
         return true;
@@ -181,7 +192,7 @@ export class UpstreamConnection implements ResponseSink {
     return handler === this.#handler && this.#isConnected && this.#socket!.writableLength === 0;
   }
 
-  /** Stops reading the answer. Some of it may still arrive. */
+  /** Stops reading the answer. `onBody` may still be called with bytes that were already read. */
   pause(handler: AnswerHandler): void {
     if (handler !== this.#handler || this.#isPaused || this.#isOver) return;
     this.#isPaused = true;
@@ -199,7 +210,7 @@ export class UpstreamConnection implements ResponseSink {
     this.#end();
   }
 
-  /** Ends it, and tells a waiting handler. */
+  /** Closes the connection, and calls `onError` of its handler, if there is one. */
   destroy(error: UpstreamError): void {
     this.#fail(error);
   }
@@ -219,7 +230,8 @@ export class UpstreamConnection implements ResponseSink {
     const options: TcpNetConnectOpts & { highWaterMark: number } = {
       host,
       port: url.port === '' ? (isSecure ? 443 : 80) : Number(url.port),
-      // We end our side ourselves, so that the upstream's end can be examined first.
+      // The gateway closes its side itself, so that it can first find out how the upstream's side
+      // ended.
       allowHalfOpen: true,
       highWaterMark: UPLOAD_BUFFER_BYTES,
       onread: {
@@ -233,7 +245,8 @@ export class UpstreamConnection implements ResponseSink {
     const socket = isSecure
       ? connectTls({
           ...options,
-          // An IP address is not sent as a name; the certificate is still checked against it.
+          // TLS allows no IP address as server name. The certificate is still checked against the
+          // address.
           ...(isIP(host) === 0 && { servername: host }),
           ALPNProtocols: ['http/1.1'],
           session: this.#owner.session,
@@ -260,8 +273,9 @@ export class UpstreamConnection implements ResponseSink {
   }
 
   /**
-   * Node destroys a stream whose write fails, together with received bytes that were not read yet. So when the upstream
-   * has gone, this hides the failure from the stream, and the received bytes are read before the upstream's end or reset.
+   * Node destroys a stream whose write fails, together with received bytes that were not read yet.
+   * So if the upstream has closed the connection, this hides the failure from the stream, and
+   * received bytes are read first.
    */
   #outliveFailedWrites(socket: Socket): void {
     const write = socket._write;
@@ -289,7 +303,7 @@ export class UpstreamConnection implements ResponseSink {
   #onUploadLost(error: UpstreamError): void {
     if (this.#isOver || this.#lostUpload !== null) return;
     this.#lostUpload = error;
-    // The client may send the rest.
+    // Discard the rest of the body, which the client may still send.
     this.#isUploadDone = true;
     this.#onDrain();
   }
@@ -331,8 +345,9 @@ export class UpstreamConnection implements ResponseSink {
   }
 
   /**
-   * Writes directly to the socket as much as the system accepts at once, because writing through the stream takes twice as
-   * long. The rest waits in the stream, so its memory must stay unchanged until the exchange is over.
+   * Writes directly to the socket as much as the system accepts at once, because writing through
+   * the stream takes twice as long. The rest waits in the stream, so its memory must stay unchanged
+   * until the exchange ends.
    */
   #writeWhole(head: string, body: Buffer): void {
     const socket = this.#socket!;
@@ -359,7 +374,8 @@ export class UpstreamConnection implements ResponseSink {
   #sendNow(socket: Socket, head: string, body: Buffer): number {
     if (socket.writableLength > 0 || socket.writableCorked > 0 || head.length > SEND_HEAD_BYTES) return 0;
     if (this.#lostUpload !== null || socket instanceof TLSSocket) return 0;
-    // Read each time: a closed descriptor soon belongs to another socket.
+    // Read the descriptor each time, because the system soon reuses a closed one for another
+    // socket.
     const descriptor = (socket as unknown as WithHandle)._handle?.fd ?? -1;
     return descriptor < 0 ? 0 : socketEngine.sendNow(descriptor, head, body);
   }
@@ -411,17 +427,18 @@ export class UpstreamConnection implements ResponseSink {
     if (!this.#parser.isUnframed || socket instanceof TLSSocket) {
       this.#finish(true);
     } else if (socket.writableLength === 0) {
-      // The system reports a reset that comes together with bytes as an orderly end. Even an empty write reveals the
-      // reset.
+      // If a reset arrives together with bytes, the system reports an orderly end. An empty write
+      // then fails and reveals the reset.
       socket.write(NOTHING, (error) => this.#finish(error == null && this.#hasEnded()));
     } else {
-      // An empty write would wait behind the upload, which an upstream that has ended may never read. But the system
-      // retries the upload right after such a reset, in the same tick, and that fails.
+      // An empty write would wait behind the upload, which an upstream that has ended may never
+      // read. But after such a reset, the waiting upload is retried in the same tick, and that
+      // write fails.
       setImmediate(() => this.#finish(this.#hasEnded()));
     }
   }
 
-  /** Whether the upstream ended its half where reading stopped; a reset after that does not undo it. */
+  /** Whether the upstream closed its side in an orderly way before any reset. */
   #hasEnded(): boolean {
     return this.#lostUpload === null || (TELLS_END_BEFORE_RESET && this.#lostUpload.code === 'EPIPE');
   }
@@ -467,7 +484,7 @@ export class UpstreamConnection implements ResponseSink {
   #fail(reason: UpstreamError): void {
     if (this.#isOver) return;
     const handler = this.#handler;
-    // If a write failed before, its error is the cause.
+    // If a write failed earlier, report its error as the cause.
     const error = this.#lostUpload !== null && CONNECTION_DEATHS.has(reason.code) ? this.#lostUpload : reason;
     this.#handler = null;
     error.isStaleConnection =
@@ -493,12 +510,12 @@ interface WithHandle {
   _handle?: { fd?: number } | null;
 }
 
-/** Codes that end a connection. */
+/** Error codes of a connection that the other side has closed. */
 const CONNECTION_DEATHS = new Set(['ECONNRESET', 'EPIPE', 'ECONNABORTED']);
 
 /**
- * The first write on a reset connection fails with EPIPE if the upstream's end arrived before the reset, otherwise with ECONNRESET
- * (tcp_reset). On other systems it may be EPIPE either way.
+ * The first write on a reset connection fails with EPIPE if the upstream's end arrived before the
+ * reset, otherwise with ECONNRESET (tcp_reset). On other systems it may be EPIPE in both cases.
  */
 const TELLS_END_BEFORE_RESET = process.platform === 'linux';
 

@@ -18,7 +18,10 @@ export interface Upstream {
   host: string;
   /** Path of the base, which precedes the client's path; '' for none. */
   base_path: string;
-  /** Trusted authorities; undefined for the usual ones. The certificate is verified in any case. */
+  /**
+   * Trusted certificate authorities; undefined: Node's default ones. The certificate is always
+   * verified.
+   */
   trust: SecureContext | undefined;
 }
 
@@ -26,7 +29,10 @@ export class UpstreamPools {
   readonly #upstreams = new Map<string, Upstream>();
   readonly #trust: SecureContext | undefined;
 
-  /** @param ca authorities that are trusted besides the usual ones, PEM; null for none */
+  /**
+   * @param ca certificate authorities (PEM) that are trusted in addition to the default ones; null
+   * for none
+   */
   constructor(ca: string | null = null) {
     if (ca !== null) this.#trust = createSecureContext({ ca: [...getCACertificates('default'), ca] });
   }
