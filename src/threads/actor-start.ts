@@ -1,6 +1,6 @@
 /**
- * The start of the actors: the compute pool, the actor threads, and the main thread's own host. Part of the composition root; main
- * thread.
+ * Starts the actors: the compute pool, the actor threads, and the main thread's own host of actors.
+ * Part of the composition root; main thread.
  */
 import type { MappedMemory } from '../../actors/capture-writer/mapped-memory.ts';
 import { allocateRateTable, RATE_SLOTS } from '../../actors/rate-bucket/table.ts';
@@ -40,11 +40,13 @@ export interface Starting {
   shared: ReturnType<typeof allocateShared>;
   /** Memory for captured exchanges; null without capture, or if the capture process cannot map it. */
   memory: MappedMemory | null;
-  /** The watch over readers of the API's databases; null without an API. */
+  /**
+   * Watches for read transactions of the API's databases that are too long; null without an API.
+   */
   reads: StoreReads | null;
   notice: StopNotice;
   log: Log;
-  /** The parts that run so far. */
+  /** The parts that have been started so far. */
   running: ServiceParts;
 }
 
@@ -52,11 +54,14 @@ export interface Starting {
 export interface StartedActors {
   threads: ActorThreads;
   placement: Placement;
-  /** Reaches the actors from the main thread. */
+  /** The main thread's client for calls to the actors. */
   client: ActorClient;
   /** null: there is no API. */
   compute: ComputePool | null;
-  /** Whether they can be reached, or why no more requests should come. */
+  /**
+   * Checks readiness: whether the actors can be reached, or why the service should get no more
+   * requests.
+   */
   isReady(): Promise<Probed>;
 }
 
@@ -66,7 +71,7 @@ export function allocateShared() {
     // The store thread of a box that shares its main database; main.ts starts it.
     seat: null as StoreSeat | null,
     rate_table: allocateRateTable(RATE_SLOTS),
-    // Allocated by main.ts if the box shares its limits with others.
+    // Allocated by main.ts if several boxes share the rate limits.
     rate_shares: null as SharedArrayBuffer | null,
     failed_sign_ins: allocateRateTable(FAILED_SIGN_INS.buckets),
     revocations: Revocations.allocate(),
@@ -98,7 +103,7 @@ export async function startActors(starting: Starting): Promise<StartedActors> {
       }),
     stop: (started) => started.stop(),
   });
-  // Server threads and their hosts are numbered from the main thread on.
+  // The main thread's host has the first number after those of the actor threads.
   const ownHost = config.actor_threads;
   const client = await running.start({
     start: () => threads.openClient(ownHost),

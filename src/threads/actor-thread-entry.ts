@@ -50,7 +50,10 @@ import type { Tables } from '../storage/tables.ts';
 import { logDamagedValues } from './damage-log.ts';
 import { SharedChanges } from './shared-changes.ts';
 
-/** A graph is saved when it has not changed for this time, or when a large part of it is new. */
+/**
+ * A pattern graph is saved when it has not changed for this time, or when a large part of it is
+ * new.
+ */
 const GRAPH_QUIET_MS = 10_000;
 
 /** What the main thread passes to every actor thread. */
@@ -60,7 +63,9 @@ export interface HostOptions {
     db: string;
     redact: boolean;
     max_decoded_bytes: number;
-    /** Age at which captured exchanges are removed; null or absent: they never are. */
+    /**
+     * Age in days at which captured exchanges are removed; null or absent: they are never removed.
+     */
     retention_days?: number | null;
     /** The bucket to which sealed files are sent; null or absent: none. */
     bucket?: { place: string; keep: LocalKeep; seal_after_ms: number | null } | null;
@@ -84,7 +89,7 @@ export interface HostOptions {
   embedding?: EmbeddingChoice;
   /** Threads of the pool that embeds; default 1. */
   compute_threads?: number;
-  /** A model that words patterns; null: none. */
+  /** The model that writes the texts of patterns; null: none. */
   distill_model?: { url: string; model: string; key: string } | null;
   /** Whether patterns are kept and searched. */
   has_patterns?: boolean;
@@ -168,7 +173,10 @@ function openJournal(paths: DatabasePaths): JournalStore {
   );
 }
 
-/** The model in the stateless pool, or the remote service, as seen from this thread. */
+/**
+ * Opens this thread's embedder: a client of the model in the stateless pool, or of the remote
+ * service.
+ */
 async function openThreadEmbedder(
   choice: EmbeddingChoice | undefined,
   compute: ThreadServices['compute'],
@@ -178,7 +186,7 @@ async function openThreadEmbedder(
   return openEmbedder(choice, compute, computeThreads);
 }
 
-/** What reads and writes rows for the actors. */
+/** The adapters that read and write rows for the actors. */
 function storeAdapters(
   options: HostOptions,
   tables: Tables,
@@ -193,7 +201,10 @@ function storeAdapters(
   return { [FINDINGS_ADAPTER]: findings, ...adapters };
 }
 
-/** Patterns, and the pattern maker. The store is opened on the thread that first uses it. */
+/**
+ * The adapters of the pattern index and the pattern maker. The pattern store is opened at its first
+ * use.
+ */
 function patternAdapters(
   {
     has_patterns = false,
@@ -208,7 +219,8 @@ function patternAdapters(
   logger: Log,
   opened: { close(): Promise<void> }[],
 ) {
-  // Requests wait for these calls, so they go straight to the model's thread.
+  // Requests wait for these calls, so they go directly to the model's thread and not through the
+  // main thread.
   const channel =
     compute === null
       ? null

@@ -62,9 +62,12 @@ import { SharedLiveSource } from './shared-live.ts';
 import { SharedRequests } from './shared-requests.ts';
 import { STOPPING } from './stop-notice.ts';
 
-/** Maximum number of concurrent batches of texts that a server thread sends to the model. */
+/**
+ * Maximum number of batches of texts that a server thread has sent to the model and that are not
+ * answered yet.
+ */
 const SHARED_SEARCH_RUNS = 4;
-/** Interval of the search for traces whose pattern making was interrupted. */
+/** Interval of the search for traces whose processing into patterns was interrupted. */
 const RESUME_TRACES_MS = 30_000;
 
 /** The services that an API gets from its thread. */
@@ -77,7 +80,7 @@ export interface ApiServices {
   /** Reads what is captured. */
   captures: CaptureAsker;
   probes: ReadinessProbes;
-  /** Reaches the actors from this thread. */
+  /** This thread's client for calls to the actors. */
   asker: SubscribingAsker & Pick<ActorClient, 'fence'>;
   /** Runs tasks of the stateless pool. */
   compute: ComputeTask;
@@ -89,13 +92,13 @@ export interface ApiServices {
   gateway_port: number | null;
 }
 
-/** Parts that are opened before the listener, and closed after its drain. */
+/** Resources that are opened before the listener starts and closed after it has drained. */
 interface OpenParts {
   stores: TableStores;
-  /** null: this box shares nothing. */
+  /** null: this box shares no database. */
   shared: SharedRequests | null;
   live: LiveReaders | null;
-  /** Where the readers get the stream of all boxes; null: from the hubs of this process. */
+  /** The live stream of all boxes; null: readers follow the hubs of this process. */
   live_source: SharedLiveSource | null;
   embedder: Embedder;
   findings: FindingsServices;
@@ -120,7 +123,10 @@ export class ApiServer {
   readonly #patternMakers: PatternMakerClient;
   readonly #deletions: UnfinishedDeletions;
   readonly #retention: Retention;
-  /** null: this box shares nothing, and does everything itself. */
+  /**
+   * Decides which box does the background work; null: this box shares no database and does all of
+   * it.
+   */
   readonly #duty: BoxDuty | null;
   readonly #alerts: AlertWatch;
   readonly #patterns: PatternIndexClient | null;
@@ -193,8 +199,9 @@ export class ApiServer {
   }
 
   /**
-   * Does unfinished work in the background: embeds texts that lack a vector of the present model, and resumes traces
-   * that a stop or a crash interrupted. One server thread does it for all.
+   * Does unfinished work in the background: embeds texts that have no vector of the current model,
+   * and resumes traces that a stop or a crash interrupted. One server thread does this for the
+   * process.
    */
   tend(): void {
     this.#parts.findings.embedding.tendAll();
@@ -212,7 +219,7 @@ export class ApiServer {
     this.#tending = setInterval(resume, RESUME_TRACES_MS).unref();
     const { runs, main } = this.#parts.stores;
     const isStopped = () => this.#isDraining;
-    // If boxes share a database, those with GW_ORG check the alerts and send the messages.
+    // If boxes share a database, only boxes with GW_ORG check the alerts and send the messages.
     if (this.#parts.shared === null || this.#hasOrganization) this.#alerts.start();
     this.#listing = listOldRows(runs, RUN_LISTING, isStopped)
       .then(() => listOldRows(runs, OUTCOME_LISTING, isStopped))
@@ -220,7 +227,7 @@ export class ApiServer {
       .catch(() => {});
   }
 
-  /** Lets the requests in flight finish. */
+  /** Stops accepting requests, and waits for the requests in progress. */
   async drain(): Promise<void> {
     clearInterval(this.#tending);
     this.#isDraining = true;
@@ -231,7 +238,7 @@ export class ApiServer {
     await this.#duty?.end().catch(() => {});
   }
 
-  /** Closes the rest after the drain. */
+  /** Closes the stores and services after the drain. */
   async close(): Promise<void> {
     await this.#listing;
     await this.#retention.end();
@@ -297,7 +304,7 @@ function openAlerts({ alerts }: Config): OpenParts['alerts'] {
 function watchAlerts(services: ApiServices, parts: OpenParts): AlertWatch {
   const { config, captures, stats, log } = services;
   const { stores, alerts } = parts;
-  // A service that was told to end is no reason for an alert.
+  // A stopping service is not ready, but that is no reason for an alert.
   const isReady = async () =>
     (await services.probes.actors?.()) === STOPPING ||
     (await answerReady(readinessOf(services, parts))).status === 200;
@@ -317,7 +324,7 @@ function readinessOf({ config, probes }: ApiServices, { stores, shared }: OpenPa
   };
 }
 
-/** Why there is no embedder, as the last line of a failed start: the configuration or the installation is wrong. */
+/** Makes the last line of a failed start: why the embedder cannot be opened. */
 function explainEmbedder(thrown: unknown, { model_dir, remote }: Config['embedding']): unknown {
   if (!(thrown instanceof Error)) return thrown;
   if (remote !== null || model_dir === null)
@@ -341,7 +348,7 @@ function openFindings(
 /**
  * Only the pattern index calls a remote service, so that all threads together keep its rate limit and share cached
  * vectors.
- * @returns null if the pattern index must search, as it must without the addon
+ * @returns null if the actor `pattern-index` must search, for example because the addon is missing
  */
 function openSearch({ config, asker, compute, shared }: ApiServices, { id }: Embedder): PatternSearch | null {
   if (config.engines.vector_store === null || config.embedding.remote !== null) return null;
@@ -447,7 +454,7 @@ async function listen(services: ApiServices, parts: OpenParts): Promise<HttpServ
   });
 }
 
-/** Whether both databases answer. @throws the store's error, which means that they do not */
+/** Checks that both databases can be read. @throws the store's error if one cannot */
 function canRead({ accounts, run_records }: TableStores): boolean {
   accounts.users.find('?');
   run_records.findStart({ org_id: '?', run_id: '?' });
@@ -460,7 +467,7 @@ function openOperators({ auth, operators }: Config, { memberships }: Checks): Op
   return new Operators({ config: operators, owner: isOwnSecret ? identifyOwner(auth) : null, memberships });
 }
 
-/** The control plane's parts of the configuration. */
+/** Opens the control plane with its parts of the configuration. */
 async function openControl(
   { api, billing }: Config,
   { revocations, user_epochs, event_locks }: SharedMemory,

@@ -1,12 +1,16 @@
 /**
- * How long background work of the capture reader rests after a piece of work. If the machine has no spare time, the work
- * leaves most of it to processes that serve. A lower priority of the whole process would also delay its answers: at nice
- * 10, it gets a tenth of the time of each busy thread. Pure; capture reader.
+ * How long the capture reader pauses after each piece of background work. If the processors are
+ * busy, it leaves most of their time to processes that serve requests. A lower priority of the
+ * whole process would also delay its answers: at nice 10, a process gets a tenth of the processor
+ * time of a busy thread. Pure; capture reader.
  */
 
-/** If a piece took this many times its processor time, other processes wanted the same cores. */
+/**
+ * If a piece took more than this many times its processor time, the cores are busy with other
+ * processes.
+ */
 const CONTENDED_TIMES = 1.25;
-/** Then it rests for this many times the time that it took. */
+/** The pause is then this many times as long as the piece took. */
 const REST_TIMES = 4;
 /** Shorter pieces are not judged: clocks of processor time are coarse. */
 const JUDGED_MS = 2;

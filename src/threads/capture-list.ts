@@ -1,7 +1,8 @@
 /**
- * The capture reader's list of captured runs and figures of the newest exchanges. They follow the captures and are
- * saved beside them (`storage/capture/run-index.ts`), so that the next reader continues where this one ended. While
- * many exchanges are still to be read, it answers with only the newest runs and says so. Capture reader.
+ * The capture reader's list of captured runs, and figures of the newest exchanges. Both are updated
+ * as exchanges are captured, and saved beside the captures (`storage/capture/run-index.ts`), so
+ * that the next reader process continues where this one ended. While many exchanges are still to be
+ * read, it answers with only the newest runs and says so. Capture reader.
  */
 
 import { CacheLedger } from '../captures/cache-ledger.ts';
@@ -47,10 +48,14 @@ const CAPTURE_LIST = {
   exchanges_unsaved: 32_768,
   runs_unsaved: 500,
   /**
-   * First words and verdicts that no question needs yet are read ahead: for this time, and then after a pause again.
+   * First words and verdicts are read before a question needs them: for this time, with pauses in
+   * between.
    */
   reading_ms: 5,
-  /** A question reads older reported runs for at most this time. The rest is read between questions. */
+  /**
+   * Before a question is answered, older reported runs are read for at most this time. The rest is
+   * read between questions.
+   */
   reported_ms: 50,
   pause_ms: 15,
   /** A run whose last exchange is younger is not read yet, because more exchanges are likely. */
@@ -59,7 +64,7 @@ const CAPTURE_LIST = {
 
 /** The state that the index stores about itself. */
 interface IndexState extends KeptState {
-  /** Identifies the prices of its costs. */
+  /** Identifies the prices with which the saved costs were computed. */
   prices: string;
   first_id: number;
   /** An exchange in the list that identifies the captures. */
@@ -82,7 +87,7 @@ export class CaptureList {
   readonly #pricesName: string;
   readonly #catchUpMs: number;
   #index: RunIndex | null = null;
-  /** false: a write failed, so the index is only read. */
+  /** false after a failed write: the index is then only read. */
   #isWritten = true;
   #isOpened = false;
   #runs!: CapturedRuns;
@@ -90,7 +95,10 @@ export class CaptureList {
   #cache!: CacheLedger;
   #figures!: FigureCube;
   #newest: NewestRuns | null = null;
-  /** Runs with a differing echo that this process found. */
+  /**
+   * Number of runs in which this process found a differing echo: a request repeats the previous
+   * answer differently.
+   */
   differing_runs = 0;
   readonly #onDiffering = (): void => {
     this.differing_runs += 1;
@@ -230,7 +238,7 @@ export class CaptureList {
     return this.#guard(() => this.#figures.ask(this.#files, this.#range, question, hasTime));
   }
 
-  /** Whether any exchange of a run exists. */
+  /** Whether the run has any captured exchange. */
   has(runId: string): boolean {
     return this.listOf(runId).rangeOf(runId) !== undefined;
   }
@@ -240,15 +248,18 @@ export class CaptureList {
     return this.#guard(() => this.#current.runs.rangeOf(runId) !== undefined);
   }
 
-  /** The captured run that an id leads to: its own, or that of the reported run that belongs to it. */
+  /**
+   * The id of the captured run: the given id, or the id of the captured run that belongs to the
+   * reported run with this id.
+   */
   capturedIdOf(runId: string): string {
     if (this.has(runId)) return runId;
     return this.#current.runs.findJoined(runId) ?? runId;
   }
 
   /**
-   * The list that contains a run. If the full list has dropped the run or has not read it yet, this is a list of the
-   * run alone.
+   * The list that contains a run. If the full list has dropped the run or has not read it yet, the
+   * result is a list of this run alone.
    */
   listOf(runId: string): CapturedRuns {
     return this.#guard(() => {
@@ -381,7 +392,10 @@ export class CaptureList {
     this.#begin(null);
   }
 
-  /** Puts the remaining runs into a new index, because retention removed exchanges or the index was removed. */
+  /**
+   * Writes the remaining runs to a new index, because retention removed exchanges or the index was
+   * removed.
+   */
   #keepAnew(firstId: number): void {
     this.#runs.forgetBefore(this.#files, firstId);
     this.#newest = null;
@@ -419,7 +433,7 @@ export class CaptureList {
       this.#unsaved++;
       if (++added === CAPTURE_LIST.exchanges_added) return;
     }
-    // The last exchanges are damaged: continue after them.
+    // The last exchanges are damaged, so reading continues after them.
     this.#runs.last_id = this.#lastId;
   }
 
@@ -474,7 +488,7 @@ export class CaptureList {
     }
   }
 
-  /** Removes an index that cannot be read, and answers the question without it. */
+  /** Does the work. If the index cannot be read, removes it and repeats the work without it. */
   #guard<Value>(work: () => Value): Value {
     try {
       return work();

@@ -1,10 +1,10 @@
 /**
- * Entry of the capture process, which runs only the capture log. LMDB maps the database and trusts its pages, so a
- * damaged page can end the process that reads it. In a separate process, such an end interrupts capture briefly, and
- * never the traffic. Started and watched by `CaptureProcess` (capture-writer/process.ts). Composition root of this
- * process. It runs until its channel closes. Then it finishes its current work, closes the database and ends. It
- * ignores signals that are sent to a whole process group, because the parent closes the channel once everything is
- * written.
+ * Entry of the capture process, which runs only the capture log. LMDB maps the database and trusts
+ * its pages, so a damaged page can crash the process that reads it. In a separate process, such a
+ * crash interrupts capture briefly, but never the traffic. Started and watched by `CaptureProcess`
+ * (capture-writer/process.ts). Composition root of this process. It runs until its channel closes.
+ * Then it finishes its current work, closes the database and ends. It ignores signals that are sent
+ * to a whole process group, because the parent closes the channel once everything is written.
  */
 
 import { CaptureLogAdapter, type ExchangeLog } from '../../actors/capture-writer/adapter.ts';
@@ -86,7 +86,7 @@ const BUCKET_LOOK_MS = 2_000;
 const BUCKET_AGAIN_MS = 30_000;
 const BUCKET_TELL_MS = 600_000;
 
-/** The log and its related parts. */
+/** The capture log with its timers: retention, sealing, orders, read transactions, the bucket. */
 class Capture {
   readonly #options: CaptureProcessOptions;
   readonly #logger: Log;
@@ -124,7 +124,7 @@ class Capture {
    */
   async open({ set_aside, last_id }: OpenInput): Promise<OpenReply> {
     const { db } = this.#options;
-    // A capture process whose parent has died may still be finishing its last append.
+    // Wait for a capture process whose parent has died: it may still be finishing its last append.
     this.#claim ??= await claimWriter(`${db}.process`, { patience_ms: CLAIM_PATIENCE_MS });
     const known = Math.max(last_id, readLastId(db));
     if (set_aside !== 'none') this.#setAside('it made the capture process end several times', set_aside);
@@ -245,7 +245,9 @@ class Capture {
     this.#orderTimer = setInterval(look, ORDER_LOOK_MS).unref();
   }
 
-  /** Ends processes that read the live file in one transaction for too long. */
+  /**
+   * Watches for processes that read the live file in one transaction for too long, and ends them.
+   */
   #watchReads(log: CaptureLog): void {
     if (this.#readTimer !== null) return;
     const { db } = this.#options;
@@ -264,7 +266,9 @@ class Capture {
     this.#readTimer = setInterval(() => watch.look(), READ_LOOK_MS).unref();
   }
 
-  /** Sends sealed files to the bucket, and removes blocks that are there from the disk. */
+  /**
+   * Sends sealed files to the bucket, and removes blocks from the disk once they are in the bucket.
+   */
   #sendToBucket(log: CaptureLog): void {
     if (this.#bucketTimer !== null || log.stats().bucket === null) return;
     const { db } = this.#options;
@@ -385,7 +389,7 @@ class Capture {
     };
   }
 
-  /** The parent calls it only to find out whether the process answers. */
+  /** The parent calls this only to find out whether the process answers. */
   async ping(): Promise<null> {
     return null;
   }
@@ -404,7 +408,7 @@ class Capture {
   }
 }
 
-/** The log in the form that the adapter needs. */
+/** Adapts the log to the interface of the adapter. */
 function describeLog(log: CaptureLog): ExchangeLog {
   return {
     append: (batch) => log.append(batch),

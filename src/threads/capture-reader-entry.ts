@@ -1,9 +1,10 @@
 /**
- * Entry of the capture reader, a separate process that reads the capture database for the API. LMDB maps the database
- * and trusts its pages, so a damaged page can end the process that reads it. In a separate process, such an end costs
- * one answer, and affects neither the service nor capture. Started and watched by `CaptureReaderProcess`. Composition
- * root of this process. It answers one question at a time, and runs until its channel closes. It ignores signals that
- * are sent to a whole process group, because they are for the parent.
+ * Entry of the capture reader, a separate process that reads the capture database for the API. LMDB
+ * maps the database and trusts its pages, so a damaged page can crash the process that reads it. In
+ * a separate process, such a crash fails one answer, and affects neither the service nor capture.
+ * Started and watched by `CaptureReaderProcess`. Composition root of this process. It answers one
+ * question at a time, and runs until its channel closes. It ignores signals that are sent to a
+ * whole process group, because the parent handles them.
  */
 import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises';
 import { showExchange, tellBeingIndexed } from '../captures/being-indexed.ts';
@@ -39,11 +40,14 @@ import { QuietWatch } from './quiet-watch.ts';
 
 /** Longest time that one list spends on reading bodies. First words and verdicts that are not read by then are null. */
 const CAPTURE_LIST_READING_MS = 15;
-/** The limit for a filtered page that has no result yet. It is longer, because each empty page costs a request. */
+/**
+ * Longest time for a filtered page that has no result yet. It is longer, because each empty page
+ * costs a request.
+ */
 const CAPTURE_EMPTY_PAGE_MS = 120;
 /** How long a page of an export reads bodies. Other questions wait meanwhile. */
 const CAPTURE_EXPORT_READING_MS = 100;
-/** The limit for a run that is requested by its id. */
+/** Longest time for reading bodies for a run that is requested by its id. */
 const CAPTURE_RUN_READING_MS = 250;
 /** Longest time that a page of search results spends on reading texts. */
 const CAPTURE_SEARCH_READING_MS = 60;
@@ -51,7 +55,7 @@ const CAPTURE_SEARCH_READING_MS = 60;
 const CAPTURE_CACHE_READING_MS = 3_000;
 /** Longest time for examining turns for the sum over a period; the answer says if there are more. */
 const CAPTURE_CACHE_SUM_MS = 300;
-/** The limit for the same sum if the rest is examined between questions. */
+/** Longest time for this sum if the rest is examined between questions. */
 const CAPTURE_CACHE_SUM_AHEAD_MS = 30;
 /** Longest time for reading bodies for the sum over a window; runs that are not read by then do not count. */
 const CAPTURE_WINDOW_READING_MS = 200;
@@ -60,12 +64,14 @@ const CAPTURE_WINDOW_READING_MS = 200;
  * continues.
  */
 const CAPTURE_FIGURES_READING_MS = 120;
-/** While no question waits, steps of relegation are looked for during this time, followed by the pause. */
+/**
+ * While no question waits, the reader searches for relegated steps for this time and then pauses.
+ */
 const STEPS_READING_AHEAD_MS = 5;
 const STEPS_PAUSE_MS = 15;
 /** While questions come, new exchanges are read at this interval, so that a question has few of them to read. */
 const FOLLOW_EVERY_MS = 500;
-/** This long after a question, further ones are likely. */
+/** For this time after a question, further questions are likely. */
 const FOLLOW_MS = 30_000;
 /** Number of turns whose spans are one line of an export. */
 const SPAN_PAGE_TURNS = 500;
@@ -89,7 +95,7 @@ const MISSING: CaptureAnswer = { type: 'missing' };
 /** A conversation up to the end of the last page. */
 interface KeptConversation {
   run_id: string;
-  /** The last exchange on that page. */
+  /** Id of the last exchange on the last page. */
   after: number;
   epoch: number;
   last_id: number;
@@ -198,7 +204,8 @@ class CaptureLibrary {
   }
 
   /**
-   * Finds out which exchanges are new, so that background work reads them. @returns false if only questions do that
+   * Finds out which exchanges are new, so that background work reads them. @returns false if only
+   * questions may do so
    * @throws CaptureFileError
    */
   follow(): boolean {
@@ -212,7 +219,7 @@ class CaptureLibrary {
     return this.#list.differing_runs;
   }
 
-  /** Saves what was found out. */
+  /** Saves the lists and indexes. */
   close(): void {
     this.#list.close();
     this.#texts.close();
@@ -287,7 +294,10 @@ class CaptureLibrary {
     return toJson({ steps: page.steps, next_cursor: page.next === null ? null : String(page.next) });
   }
 
-  /** Asks the version that decided, if it still exists; otherwise the version that serves. */
+  /**
+   * Explains a decision with the student version that made it, or with the serving version if the
+   * former no longer exists.
+   */
   async #explain(id: number): Promise<CaptureAnswer> {
     const recorded = this.#files.exchange(id)?.relegation;
     const { student, problem } = await this.#students.find(recorded?.student_version ?? null);
@@ -417,7 +427,7 @@ class CaptureLibrary {
   }
 }
 
-/** The exchanges after a given one; empty if that one is unknown. */
+/** Yields the exchanges after the given one; none if the given one is unknown. */
 function* passOver(told: Iterable<ToldExchange>, after: number | null): Generator<ToldExchange> {
   let isBehind = after === null;
   for (const exchange of told) {
@@ -472,7 +482,7 @@ async function answer(id: number, question: CaptureQuestion): Promise<void> {
   tellDiffering();
 }
 
-/** Ignores the error of sending to a parent that has ended. */
+/** Sends a message to the parent. Ignores the error if the parent has ended. */
 function tell(message: FromCaptureReader): void {
   if (process.connected) process.send!(message, undefined, undefined, () => {});
 }

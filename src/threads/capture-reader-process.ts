@@ -17,11 +17,11 @@ import { databasePaths, viewPath } from '../storage/lmdb/stores.ts';
 import { gatheredListDb, gatheringFolder } from '../storage/offload/gathering-place.ts';
 import type { CaptureReaderOptions, FromCaptureReader, ToCaptureReader } from './capture-reader-protocol.ts';
 
-/** V8 heap of the process. Beyond it the process ends. */
+/** Maximum V8 heap of the process. The process crashes if it needs more. */
 const CAPTURE_READER_HEAP_MB = 768;
 /** Maximum number of questions that may wait. A further one is refused. */
 const CAPTURE_READS_MAX = 32;
-/** Longest time for an answer. After it, the process is ended, because it may hang. */
+/** Longest time for an answer. After that, the process is killed, because it may hang. */
 const CAPTURE_READ_MS = 60_000;
 /** How long the process runs without a question. */
 const CAPTURE_READER_IDLE_MS = 5 * 60_000;
@@ -35,7 +35,7 @@ export interface CaptureReaderParts {
   options: CaptureReaderOptions;
   /** Called after each unexpected end. */
   tell: (ended: { pid: number | null; reason: string; restart_in_ms: number }) => void;
-  /** `CAPTURE_READ_MS` and `CAPTURE_READER_IDLE_MS` when left out. */
+  /** Defaults: `CAPTURE_READ_MS` and `CAPTURE_READER_IDLE_MS`. */
   deadline_ms?: number;
   idle_ms?: number;
 }
@@ -63,7 +63,7 @@ export class CaptureReaderProcess implements CaptureAsker {
   #idle: NodeJS.Timeout | null = null;
   /** Unexpected ends since the last answer. */
   #failures = 0;
-  /** Unexpected ends since the last regular one. */
+  /** Unexpected ends since the last regular end. */
   #ends = 0;
   #notBefore = Number.NEGATIVE_INFINITY;
   #lastReason = '';
@@ -89,7 +89,7 @@ export class CaptureReaderProcess implements CaptureAsker {
    * `deadline_exceeded`
    */
   async ask(question: CaptureQuestion): Promise<CaptureAnswer> {
-    if (this.#isClosed) throw new CatalogueError('unavailable', 'The service is about to end');
+    if (this.#isClosed) throw new CatalogueError('unavailable', 'The service is stopping');
     const life = this.#life ?? this.#start();
     if (life.waiting.size >= CAPTURE_READS_MAX)
       throw new CatalogueError('unavailable', 'Too many questions about captures at once');
@@ -177,8 +177,8 @@ export class CaptureReaderProcess implements CaptureAsker {
   }
 
   /**
-   * Gives up a process that does not answer in time. It answers in order, so later questions would wait in vain,
-   * too.
+   * Gives up a process that does not answer in time. It answers in order, so later questions would
+   * not be answered either.
    */
   #giveUp(life: Life): void {
     life.is_overdue = true;
@@ -189,7 +189,7 @@ export class CaptureReaderProcess implements CaptureAsker {
     const isExpected = this.#life !== life && life.waiting.size === 0;
     if (this.#life === life) this.#life = null;
     if (isExpected || this.#isClosed) {
-      this.#refuseAll(life, () => new CatalogueError('unavailable', 'The service is about to end'));
+      this.#refuseAll(life, () => new CatalogueError('unavailable', 'The service is stopping'));
       return;
     }
     const { first, last } = CAPTURE_READER_RESTART_MS;

@@ -1,5 +1,6 @@
 /**
- * The start of capture: opens the database before traffic arrives, or ends the start with one line. Main thread.
+ * Opens the capture database before traffic arrives. If that fails, the start fails with an error
+ * of one line. Main thread.
  */
 import { dirname } from 'node:path';
 import type { CaptureWriterClient } from '../../actors/capture-writer/client.ts';
@@ -9,7 +10,8 @@ import { makeFolder } from '../std/folder.ts';
 import { checkPlace } from '../storage/bucket/open-store.ts';
 
 /**
- * Stops the start if the database cannot be opened, because every exchange would be dropped.
+ * Opens the database. The start fails if that is impossible, because every exchange would be
+ * dropped.
  * @throws Error of one line: which file, why, and what to do
  */
 export async function openCapture(
@@ -22,7 +24,7 @@ export async function openCapture(
     throw Object.assign(new Error(`CAPTURE_BUCKET_URL: ${(thrown as Error).message}`), { code: 'ECAPTURE' });
   }
   try {
-    // Created here, where a failure is still an error of the file system with its path.
+    // Created here, because a failure here is an error of the file system that names the path.
     makeFolder(dirname(db));
     await writer.open();
   } catch (thrown) {
@@ -31,7 +33,7 @@ export async function openCapture(
 }
 
 /**
- * Checks a service that shows captures of other machines.
+ * Checks the configuration of a service that shows captures of other machines.
  * @throws Error of one line
  */
 export function checkReadFrom({ read_from }: Pick<CaptureConfig, 'read_from'>, isCapturing: boolean): void {
@@ -48,7 +50,7 @@ export function checkReadFrom({ read_from }: Pick<CaptureConfig, 'read_from'>, i
   }
 }
 
-/** The last line of a start that failed for this reason. */
+/** Makes the error of a start that failed because the capture database cannot be opened. */
 export function explainCapture(db: string, thrown: unknown): Error {
   const [line = ''] = thrown instanceof Error ? thrown.message.split('\n', 1) : [];
   const reason = line

@@ -27,7 +27,10 @@ interface LoadedModel {
   runs: MergedRuns;
 }
 
-/** Loaded models by folder: the configured one, and others while they are needed. */
+/**
+ * Models that are loaded or being loaded, by folder: the configured one, and others while they are
+ * needed.
+ */
 const loading = new Map<string, Promise<LoadedModel>>();
 /** Maximum number of loaded models: the configured one, a former one, and one that replaces it. */
 const MODELS_MAX = 3;

@@ -1,9 +1,12 @@
-/** Logs damaged values of the stores, with the file and what to do, at most once a minute for each file. Any thread. */
+/**
+ * Logs that the stores found damaged values, with the file and what to do, at most once a minute
+ * for each file. Any thread.
+ */
 import type { Log } from '../log.ts';
 import { RareTelling } from '../std/rare-telling.ts';
 import { onDamagedValue } from '../storage/lmdb/sealed-table.ts';
 
-/** Logs this thread's damaged values from now on. */
+/** Logs damaged values that this thread reads from now on. */
 export function logDamagedValues(log: Log): void {
   const telling = new RareTelling<string>();
   onDamagedValue((file, table) => {

@@ -23,7 +23,7 @@ import { DRAIN_DEADLINE_MS } from '../limits.ts';
 import type { StudentFacts } from '../student/serving/protocol.ts';
 import { paceOf, tlsOf, urlOf } from './listening.ts';
 
-/** Minimum time that a stop gives the capture writer after the drain, for its last flush and its end. */
+/** Minimum time that the capture writer gets after the drain for its last flush and its end. */
 export const CAPTURE_STOP_MS = 5_000;
 
 /** The services that a gateway gets from its thread. */
@@ -124,7 +124,7 @@ export class GatewayServer {
     return this.#relegation?.ledger.counters() ?? null;
   }
 
-  /** Takes the port to a new student. */
+  /** Attaches the port of a new student. */
   attachStudent(port: MessagePort, facts: StudentFacts): void {
     if (this.#relegation === null) port.close();
     else this.#relegation.link.attach(port, facts);
@@ -162,7 +162,7 @@ export class GatewayServer {
     return (await server).port;
   }
 
-  /** Lets the requests in flight finish. */
+  /** Stops accepting requests, and waits for the requests in progress. */
   async drain(deadlineMs: number = DRAIN_DEADLINE_MS): Promise<void> {
     this.#isDraining = true;
     this.#gateway.endTunnels();
@@ -173,7 +173,8 @@ export class GatewayServer {
 
   /**
    * Passes captured exchanges to the writer, after the drain.
-   * @param begunAt when the drain began, by `performance.now()`; the writer gets the rest of its time
+   * @param begunAt when the drain began, by `performance.now()`; the writer gets the rest of the
+   * time for the stop
    */
   async close(begunAt: number): Promise<void> {
     this.#relegation?.link.close();

@@ -1,6 +1,6 @@
 /**
- * Relations between bounds of several folders. The start and a test check them, so a wrong edit fails in both. Any
- * thread.
+ * Relations between constants of several folders. The start of the service and a test check them,
+ * so a change that violates one makes both fail. Any thread.
  */
 
 import { strict as assert } from 'node:assert';

@@ -1,5 +1,6 @@
 /**
- * How the listeners of a server thread accept requests, and their addresses. Server threads.
+ * The options that all listeners of a server thread have in common: upload rate, certificate, URL.
+ * Server threads.
  */
 import { isMainThread } from 'node:worker_threads';
 import type { Config } from '../config.ts';
@@ -26,9 +27,9 @@ interface ListenerLog {
 const told = new Map<string, { text: string; by: object }>();
 
 /**
- * The certificate of a listener, if it has one. Renewals and failed renewals are logged. All listeners of the
- * process use the same files, so the main thread's first listener logs for all. A failure that occurs only on
- * another thread is logged, too.
+ * The certificate of a listener, if it has one. Renewals and failed renewals are logged. All
+ * listeners of the process use the same files, so the main thread's first listener logs for all. A
+ * different failure on another thread is logged, too.
  */
 export function tlsOf(tls: CertificateFiles | null, log: ListenerLog): Pick<ServerOptions, 'tls'> {
   if (tls === null) return {};

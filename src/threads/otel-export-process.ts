@@ -1,6 +1,7 @@
 /**
- * Controls the exporting capture reader: starts it with the service, restarts it with a growing delay after an
- * unexpected end, and gives it a moment at the end to send the rest. Main thread.
+ * Controls the exporting capture reader: starts it with the service, restarts it with a growing
+ * delay after an unexpected end, and gives it time to send the rest when the service stops. Main
+ * thread.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -49,7 +50,7 @@ export class OtelExportProcess {
   #lastId: number;
   #failing: string | null = null;
   #restarts = 0;
-  /** Unexpected ends since the position moved. */
+  /** Unexpected ends since the position last advanced. */
   #endsHere = 0;
   #restart: NodeJS.Timeout | null = null;
   #isClosed = false;
@@ -125,7 +126,7 @@ export class OtelExportProcess {
     for (const cause of GIVEN_UP_CAUSES) this.#givenUp[cause] += given_up[cause] ?? 0;
     if ((failing === null) !== (this.#failing === null)) {
       const words =
-        failing === null ? 'the collector takes spans again' : 'the collector does not take spans';
+        failing === null ? 'the collector accepts spans again' : 'the collector does not accept spans';
       this.#parts.tell(words, { reason: failing, waiting: last_id - position });
     }
     this.#failing = failing;

@@ -1,6 +1,7 @@
 /**
- * The data that only one process at a time may write: claims DATA_DIR and the capture database before anything in
- * them is opened, and releases them when the writing threads have ended. Main thread.
+ * Claims DATA_DIR and the capture database, which only one process at a time may write. It claims
+ * them before any of their files is opened, and releases them when the writing threads have ended.
+ * Main thread.
  */
 import { existsSync } from 'node:fs';
 import { basename } from 'node:path';
@@ -15,7 +16,10 @@ import { refuseHalfRestored } from '../storage/restore-marker.ts';
 import { claimWriter, type WriterClaim, WriterClaimedError } from '../storage/writer-claim.ts';
 import { explainCapture } from './capture-start.ts';
 
-/** Largest database with deleted content that a start compacts. Writing it takes a few seconds. */
+/**
+ * Maximum size of a database with deleted content that is compacted at the start. Compacting it
+ * takes a few seconds.
+ */
 const COMPACTED_AT_START_BYTES = 256 << 20;
 
 export class ProcessClaims {
@@ -68,7 +72,8 @@ export class ProcessClaims {
   }
 
   /**
-   * Keeps a claim. If the claim arrives after the release, because the start was given up, it is released at once.
+   * Keeps a claim for `release`. If the claims were already released, because the start failed,
+   * this claim is released at once.
    */
   async #hold(claim: WriterClaim): Promise<void> {
     if (this.#isReleased) await claim.release();
@@ -82,8 +87,8 @@ export class ProcessClaims {
 }
 
 /**
- * A DATA_DIR has either main.mdb and runs.mdb, or a view of a database that boxes share. Otherwise a variable that
- * was forgotten would show a service without its accounts.
+ * A DATA_DIR has either main.mdb and runs.mdb, or a view of a database that boxes share. Otherwise
+ * the service would start without its accounts if an operator forgot to set AUTH_DB_URL.
  */
 function refuseOtherKind(isShared: boolean, dataDir: string, { main, runs }: DatabasePaths): void {
   if (!isShared) return refuseShared(dataDir);
@@ -118,9 +123,9 @@ async function settleRekey({ data_dir, capture }: Config, log: Log): Promise<voi
 }
 
 /**
- * Claims DATA_DIR for this process's actors, which keep state in memory: two processes would give and store different
- * answers. Commands that only write a row, such as `understudy keys`, need no claim. Waits for a process that still
- * drains.
+ * Claims DATA_DIR for this process's actors, which keep state in memory: two processes would answer
+ * differently and store conflicting states. Commands that only write a row, such as `understudy
+ * keys`, need no claim. Waits for a process that still drains.
  * @throws Error with one line if another process serves from it
  */
 async function claimData(dir: string, log: Log, signal: AbortSignal | undefined): Promise<WriterClaim> {

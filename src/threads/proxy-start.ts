@@ -1,4 +1,7 @@
-/** The start of the proxy: its authority, its port, its thread. Part of the composition root; main thread. */
+/**
+ * Starts the proxy: opens its certificate authority, finds its port, and starts its thread. Part of
+ * the composition root; main thread.
+ */
 import type { Config } from '../config.ts';
 import { listDomains } from '../domain/proxy-host.ts';
 import { findPort } from '../http/port.ts';
@@ -7,8 +10,8 @@ import { resolveModuleUrl } from '../std/module-url.ts';
 import { ProxyThread, type ProxyThreadOptions } from './proxy-thread.ts';
 
 /**
- * Maximum number of tunnels of both kinds at once; a further CONNECT gets 503. If descriptors are few, tunnels get a
- * share of them.
+ * Maximum number of concurrent tunnels, terminated or not; a further CONNECT gets 503. If the
+ * process may have few descriptors, the limit is lower.
  */
 const PROXY_TUNNELS_MAX = 1_024;
 /**
@@ -28,7 +31,8 @@ export async function startProxy(
   descriptors: number,
 ): Promise<ProxyThread> {
   const { host, port, hosts, keys, blind } = proxy!;
-  // Opened here, because an error loses its class between threads. The import takes a while.
+  // Opened on this thread, because an error loses its class between threads. Imported only here,
+  // because the import is slow.
   const { openAuthority } = await import('../proxy/authority.ts');
   await openAuthority(data_dir, listDomains(hosts), systemClock.wallMs());
   const thread = new ProxyThread({
@@ -48,7 +52,7 @@ export async function startProxy(
   return thread;
 }
 
-/** With few descriptors, tunnels get half of them. */
+/** Tunnels may use at most half of the process's descriptors. */
 function chooseTunnels(descriptors: number): number {
   if (descriptors === 0) return PROXY_TUNNELS_MAX;
   return Math.min(PROXY_TUNNELS_MAX, Math.ceil(descriptors / 2 / PROXY_TUNNEL_DESCRIPTORS));

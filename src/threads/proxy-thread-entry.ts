@@ -1,7 +1,7 @@
 /**
- * Entry of the proxy thread: opens the authority and the listener, and serves clients until the main thread stops it over
- * comlink. TLS handshakes cost processor time, and every client can ask for them. On this thread they delay no server
- * thread. Composition. The proxy thread.
+ * Entry of the proxy thread: opens the authority and the listener, and serves clients until the
+ * main thread stops it over comlink. TLS handshakes cost processor time, and every client can start
+ * them. On this thread they delay no server thread. Composition root of the proxy thread.
  */
 import type { MessagePort } from 'node:worker_threads';
 import * as Comlink from 'comlink';
@@ -33,7 +33,7 @@ export interface ProxyTask {
   /** Memory of `TunnelCounts`. */
   counts: SharedArrayBuffer;
   control: MessagePort;
-  /** Leads to the main thread's ProxyServices. */
+  /** Port to the main thread's ProxyServices. */
   services: MessagePort;
 }
 

@@ -11,14 +11,17 @@ import type { TunnelCounts } from '../proxy/tunnel-counts.ts';
 import { OwnThread } from '../std/own-thread.ts';
 import type { ProxyControl, ProxyServices, ProxyTask } from './proxy-thread-entry.ts';
 
-/** Maximum number of hosts with a listener of the gateway. Wildcards allow any number of hosts. */
+/**
+ * Maximum number of hosts for which the gateway opens a listener. Wildcards allow any number of
+ * hosts.
+ */
 const PROXY_ROUTES_MAX = 256;
 /** V8 heap of the thread. Forwarded bytes are outside the heap. */
 const PROXY_HEAP_MB = 256;
 /** Delay before the thread restarts. It doubles from the first value to the last. */
 const PROXY_RESTART_MS = { first: 200, last: 30_000 } as const;
 
-/** A server thread, as the proxy uses it. */
+/** The method of a server thread that the proxy uses. */
 export interface RoutedServer {
   openRoute(route: ProxiedRoute): Promise<number>;
 }
@@ -32,7 +35,10 @@ export interface ProxyThreadOptions extends Omit<ProxyTask, 'control' | 'service
   log: { error(fields: object, words: string): void };
 }
 
-/** Time for the last bytes of answers to reach clients after the gateway's drain. */
+/**
+ * How long tunnels may continue after the gateway's drain, so that clients receive the last bytes
+ * of answers.
+ */
 const LAST_BYTES_MS = 1_000;
 
 /** One life of the thread. */
@@ -84,7 +90,8 @@ export class ProxyThread {
     if (this.#drainedAt === null) await this.drain();
     const seat = this.#seat;
     const left = Math.max(DRAIN_DEADLINE_MS - (performance.now() - this.#drainedAt!), LAST_BYTES_MS);
-    // The port closes right after the answer, so the answer may be lost. The thread's end is enough.
+    // The port closes right after the answer, so the answer may be lost. So also stop waiting when
+    // the thread has ended.
     if (seat !== null) await Promise.race([seat.control.stop(left).catch(() => {}), seat.ended]);
     await seat?.ended;
   }
@@ -134,7 +141,10 @@ export class ProxyThread {
     }
   }
 
-  /** Restarts a thread that ended. The gateway continues, whatever a client did to the proxy. */
+  /**
+   * Restarts the thread after an unexpected end, which a client may have caused. The gateway
+   * continues meanwhile.
+   */
   #onEnded(seat: Seat, reason: string): void {
     if (this.#seat !== seat) return;
     this.#seat = null;
@@ -158,7 +168,10 @@ export class ProxyThread {
     this.#restartMs = Math.min(this.#restartMs * 2, PROXY_RESTART_MS.last);
   }
 
-  /** The port for a host on one of the servers, which take turns; null if the limit on hosts is reached. */
+  /**
+   * Returns the port for a host on one of the servers, in turn; null if the limit on hosts is
+   * reached.
+   */
   async #openRoute(route: ProxiedRoute): Promise<number | null> {
     const { servers } = this.#options;
     let ports = this.#routes.get(route.authority);

@@ -1,7 +1,8 @@
 /**
- * Gives memory back when a thread has become quiet after work: free parts of caches and pools (std/spare-memory.ts), V8's
- * garbage, and pages that the C library keeps for later allocations. Without being asked, V8 and glibc keep most
- * of it, and a process stays as large as in its busiest minute. Server threads, capture process, capture reader.
+ * Releases memory when a thread has become quiet after work: free parts of caches and pools
+ * (std/spare-memory.ts), V8's garbage, and pages that the C library keeps for later allocations.
+ * Otherwise V8 and glibc keep most of this memory, and a process stays as large as it was at its
+ * busiest time. Server threads, capture process, capture reader.
  */
 import { performance } from 'node:perf_hooks';
 import { setFlagsFromString } from 'node:v8';
@@ -9,14 +10,14 @@ import { runInNewContext } from 'node:vm';
 import { memoryEngine } from '../../native/memory-engine.ts';
 import { releaseAllSpare } from '../std/spare-memory.ts';
 
-/** Interval of the looks at the thread. */
+/** Interval of the checks of the thread. */
 const LOOK_MS = 5_000;
 /** A thread is quiet if it worked for less than this share of the last QUIET_LOOKS intervals. */
 const QUIET_SHARE = 0.1;
 const QUIET_LOOKS = 2;
-/** Less work than this leaves too little behind to be worth a collection. */
+/** After less work than this, too little garbage is left to be worth a collection. */
 const WORTH_MS = 1_000;
-/** A thread that is never quiet only returns the C library's pages, once in this many looks. */
+/** While a thread is not quiet, it only returns the C library's pages, once in this many checks. */
 const BUSY_LOOKS = 6;
 
 interface QuietWatchOptions {
@@ -29,7 +30,7 @@ interface QuietWatchOptions {
   trims: boolean;
 }
 
-/** What a watch does, and what it asks; replaced in tests. */
+/** The effects and measurements of a watch; replaced in tests. */
 interface QuietActions {
   /** How long the thread has worked so far, in milliseconds. */
   worked_ms(): number;
@@ -55,7 +56,7 @@ export class QuietWatch {
   /** The value of `worked_ms` at the last release. */
   #releasedAtMs = 0;
   #quietLooks = 0;
-  /** Looks since the last trim at which the thread was not quiet. */
+  /** Number of checks since the last trim at which the thread was not quiet. */
   #busyLooks = 0;
 
   /** Begins to watch this thread. */
@@ -87,7 +88,7 @@ export class QuietWatch {
     this.#actions.release();
     if (this.#options.collects) this.#actions.collect();
     if (this.#options.trims) this.#trim();
-    // What giving back took does not count as work that leaves something behind.
+    // The time that the release took does not count as work.
     this.#workedMs = this.#actions.worked_ms();
     this.#releasedAtMs = this.#workedMs;
   }
@@ -100,7 +101,10 @@ export class QuietWatch {
 
 type Collect = (how: { type: 'major'; execution: 'sync'; flavor: 'last-resort' }) => void;
 
-/** V8 also shrinks the young generation only when it collects as a last resort. A new context gets `gc` while the flag is set. */
+/**
+ * V8 shrinks the young generation as well only if it collects as a last resort. A new context has
+ * `gc` while the flag is set.
+ */
 function collectGarbage(): void {
   setFlagsFromString('--expose-gc');
   const collect = runInNewContext('gc') as Collect;

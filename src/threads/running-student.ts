@@ -25,7 +25,7 @@ export interface OpenStudent {
   terms: StudentTerms;
   core: StudentCore;
   threshold: number;
-  /** null for a student that answers itself. */
+  /** null for a student that answers by itself, without a service. */
   service: (AnsweringService & { close(): Promise<void> }) | null;
 }
 
@@ -129,7 +129,8 @@ class RunningStudent implements StudentControl {
 
   async describeWatch(): Promise<WatchReport> {
     const { watch, ledger } = this.#opened!;
-    // The file is written first, so that commands and screens that read it show the same figures.
+    // Write the ledger's file first, so that commands and screens that read it show the same
+    // figures.
     await ledger.flush();
     const until = watch.terms.valid_until_ms;
     return {
@@ -168,8 +169,8 @@ class RunningStudent implements StudentControl {
 }
 
 /**
- * Facts about an error for the log. An error's message may quote a client's text, so only our own messages are
- * logged.
+ * Describes an error for the log. A library's error message may quote a client's text, so only
+ * messages of our own errors are logged.
  */
 export function describeFailure(thrown: unknown): Record<'error' | 'code' | 'reason', string> {
   const { name, code } = Object(thrown) as { name?: unknown; code?: unknown };
@@ -180,7 +181,7 @@ export function describeFailure(thrown: unknown): Record<'error' | 'code' | 'rea
   };
 }
 
-/** The promises of a student. */
+/** Takes the terms of a student from its manifest: version, validity, coverage. */
 export function readTerms({ version, made_at, valid_until, coverage }: StudentManifest): StudentTerms {
   return {
     version,

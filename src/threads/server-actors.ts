@@ -46,7 +46,9 @@ interface ServerActorsSeat {
   /** Days after which an event is no longer delivered; null: no limit. */
   live_event_days: number | null;
   log: Log;
-  /** Called when the host has restarted after a fault, so that other threads link with it again. */
+  /**
+   * Called when the host has restarted after a fault, so that other threads connect to it again.
+   */
   onUp: () => void;
 }
 
@@ -68,7 +70,7 @@ function openParts(seat: ServerActorsSeat): ServerHostParts {
   const { databases, has_live_stream, live_event_days, log } = seat;
   const { journal, reads, close } = openRuns(seat);
   const { hub, outbox } = openHubs(databases, has_live_stream, live_event_days);
-  // Elsewhere only the actors know the totals of running runs.
+  // Without `listTotals`, only the actors know the totals of running runs.
   const keeps_totals = reads.listTotals !== null;
   return {
     kinds: [
@@ -89,7 +91,7 @@ function openParts(seat: ServerActorsSeat): ServerHostParts {
   };
 }
 
-/** The histories of actors, and the rows of runs. */
+/** The journal with the histories of actors, and the reader of run rows. */
 interface OpenRuns {
   journal: JournalStore;
   reads: RunReads;
@@ -99,7 +101,7 @@ interface OpenRuns {
 function openRuns({ index, databases, write_turn }: ServerActorsSeat): OpenRuns {
   const { seat, runs: path, data_key } = databases;
   if (seat !== undefined) {
-    // No kind that lives here has its history elsewhere.
+    // All kinds of this host have their histories in this journal.
     const journal = openRunsJournal(seat);
     const reads = openRunReads(seat);
     const close = async () => {
@@ -124,7 +126,10 @@ function openRuns({ index, databases, write_turn }: ServerActorsSeat): OpenRuns 
   return { journal, reads: new TableRunReads(runs), close };
 }
 
-/** The behaviour of the live hubs, and their way to the store thread; null for a box that shares nothing. */
+/**
+ * The behaviour of the live hubs, and their connection to the store thread; null for a box that
+ * shares no database.
+ */
 function openHubs(
   { seat }: DatabasePaths,
   hasStream: boolean,

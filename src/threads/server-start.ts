@@ -1,6 +1,6 @@
 /**
- * The start of the servers: the student, the server threads (the main thread's first), and the proxy. Part of the
- * composition root; main thread.
+ * Starts the servers: the student, the server threads (the main thread's first), and the proxy.
+ * Part of the composition root; main thread.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { CaptureWriterClient } from '../../actors/capture-writer/client.ts';
@@ -32,10 +32,10 @@ export interface Capture {
   otel: OtelExportProcess | null;
 }
 
-/** A server thread, or its remote control. */
+/** A server of this thread, or the remote control of one on another thread. */
 type AnyServer = RoutedServer & { metrics(): Promise<MetricsData> };
 
-/** The server threads that serve, for calls to all of them. */
+/** The servers that have started, for calls to all of them. */
 class Roster {
   readonly captures: ThreadCapture[] = [];
   readonly servers: AnyServer[] = [];
@@ -119,8 +119,8 @@ export async function startServers(
   first.tend();
   roster.add(first, first);
   if (others !== null) {
-    // Every server thread finishes its requests before the main thread's host of actors stops, because that host has
-    // runs of all threads.
+    // Every server thread finishes its requests before the main thread's host of actors stops,
+    // because that host holds runs of clients of all threads.
     await running.start({ start: () => others.start(), stop: () => others.drain() });
     for (const [at, server] of others.servers.entries()) roster.add(server, others.captures[at]!);
     if (student !== null) others.connectStudent(student);
@@ -139,7 +139,7 @@ export async function startServers(
   return { first, proxy: opened };
 }
 
-/** The shared parts of the server threads of this process. */
+/** The objects that all server threads of this process share. */
 interface Shared extends Capture {
   /** The configuration, with the ports on which all of them listen. */
   config: Config;
@@ -201,7 +201,7 @@ function serverServices(
   };
 }
 
-/** Starts the further server threads with their hosts of actors. They do not listen yet. */
+/** Starts the additional server threads with their hosts of actors. They do not listen yet. */
 async function startOthers(
   { memory, log, running }: Starting,
   { threads, placement, isReady }: StartedActors,
@@ -241,7 +241,7 @@ async function startOthers(
   return others;
 }
 
-/** The guard against request smuggling, which is known once a server has loaded the parser. */
+/** Names the component that checks request framing. Call it once a server has loaded the parser. */
 export function guardOf({ api, gateway }: Config): FramingGuard {
   return findFramingGuard(api.tls !== null || gateway.tls !== null);
 }
@@ -277,7 +277,7 @@ async function holdPorts(config: Config, parts: Parts): Promise<{ config: Config
   };
 }
 
-/** How long a scrape of the metrics waits for these figures. */
+/** How long a scrape of the metrics waits for the figures of the day. */
 const TODAY_MS = 2_000;
 
 /** Figures of this UTC day; null: older exchanges of the day are still being read, or the reader is busy. */

@@ -37,7 +37,8 @@ import type {
 } from './server-thread-protocol.ts';
 import { tellThreadEnd } from './thread-end.ts';
 
-// Loaded while the thread starts (std/loading-threads.ts), not when it is told to listen.
+// Load the parser while the thread starts (std/loading-threads.ts), and not when the thread begins
+// to listen.
 await loadServer();
 
 /** Runs the thread until it is stopped. */
@@ -181,7 +182,7 @@ class ControlledServer implements ServerThreadControl {
   async stop(): Promise<void> {
     await this.drain();
     await this.#host?.stop();
-    // A start that is running may already listen, or be about to.
+    // A start that is in progress may already listen, or be about to listen.
     await hangUp();
     this.#actors.close();
     this.#forgetEnd();

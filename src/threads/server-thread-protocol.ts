@@ -1,6 +1,4 @@
-/**
- * The messages between the main thread and a further server thread, over comlink. Types.
- */
+/** The messages between the main thread and an additional server thread, over comlink. Types. */
 
 import type { MessagePort } from 'node:worker_threads';
 import type { MappedMemory } from '../../actors/capture-writer/mapped-memory.ts';
@@ -33,7 +31,7 @@ export interface ServerThreadTask {
   /** Memory for captured exchanges; null without capture, or if the capture process cannot map it. */
   memory: MappedMemory | null;
   control: MessagePort;
-  /** Leads to the main thread's RemoteServices. */
+  /** Port to the main thread's RemoteServices. */
   services: MessagePort;
 }
 
@@ -42,11 +40,11 @@ export interface ServerThreadControl extends Omit<ThreadCapture, 'settle'> {
   /** @returns the reason of a failure as data, because an error loses its class between threads; null: no failure */
   settle(deadlineMs: number): Promise<ErrorData | null>;
   connectHost(index: number, end: LinkEnd): void;
-  /** Opens the host of actors, so that others can be linked with it. */
+  /** Opens the host of actors, so that clients and other hosts can connect to it. */
   openHost(): void;
-  /** Links the thread with a client on another thread. */
+  /** Connects a client on another thread to the host. */
   connectClient(end: LinkEnd): void;
-  /** Links the host with another one. */
+  /** Connects the host to another host. */
   connectPeer(index: number, end: LinkEnd): void;
   /** null while there is no host. */
   hostStats(): HostStats | null;
@@ -55,11 +53,11 @@ export interface ServerThreadControl extends Omit<ThreadCapture, 'settle'> {
   metrics(): Promise<MetricsData>;
   /** Listens on loopback for decrypted requests of the proxy to one host. */
   openRoute(route: ProxiedRoute): Promise<number>;
-  /** Takes a port to the student. */
+  /** Attaches a port to the student. */
   attachStudent(port: MessagePort, facts: StudentFacts): void;
   /** Records that there is no student now. @param isExpected whether one is being loaded */
   withdrawStudent(isExpected: boolean): void;
-  /** Finishes the requests. The actors continue. */
+  /** Waits for the requests in progress, and accepts no more. The actors continue. */
   drain(): Promise<void>;
   stop(): Promise<void>;
   /** Closes all sockets at once: the process is about to exit. */

@@ -1,7 +1,7 @@
 /**
- * One server thread: the listeners of the API and the gateway, with all their parts. Composition. The main thread is
- * one server thread; with SERVER_THREADS above 1 there are further ones (server-thread-entry.ts), which listen on the
- * same ports. Server threads.
+ * One server thread: the listeners of the API and the gateway, with all their parts. Part of the
+ * composition root. The main thread is one server thread. With SERVER_THREADS above 1 there are
+ * additional ones (server-thread-entry.ts), which listen on the same ports. Server threads.
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { MetricsData } from '../api/metrics.ts';
@@ -60,7 +60,7 @@ export class ServerThread implements ThreadCapture {
     this.#api = api;
   }
 
-  /** Without a trailing slash; null for a listener that was not requested. */
+  /** URL of the API without a trailing slash; null if the API was not requested. */
   get api_url(): string | null {
     return this.#api?.url ?? null;
   }
@@ -86,7 +86,7 @@ export class ServerThread implements ThreadCapture {
     return this.#gateway.openRoute(route);
   }
 
-  /** Takes the port to a new student. */
+  /** Attaches the port of a new student. */
   attachStudent(port: MessagePort, facts: StudentFacts): void {
     if (this.#gateway === null) port.close();
     else this.#gateway.attachStudent(port, facts);
@@ -110,7 +110,7 @@ export class ServerThread implements ThreadCapture {
     this.#gateway?.kill();
   }
 
-  /** Does unfinished work in the background. One server thread does it for all. */
+  /** Does unfinished work in the background. One server thread does this for the process. */
   tend(): void {
     this.#api?.tend();
   }

@@ -1,6 +1,6 @@
 /**
- * Controls the further server threads: starts them, connects them to the actor threads, answers their admin requests,
- * and stops them. Part of the composition root; main thread.
+ * Controls the additional server threads: starts them, connects them to the actor threads, answers
+ * their admin requests, and stops them. Part of the composition root; main thread.
  */
 import { MessageChannel } from 'node:worker_threads';
 import * as Comlink from 'comlink';
@@ -54,7 +54,9 @@ export class ServerThreads {
   readonly #forgetExit: () => void;
   readonly #options: ServerThreadsOptions;
 
-  /** Starts `config.server_threads - 1` threads; `open` and `start` do the rest. */
+  /**
+   * Starts `config.server_threads - 1` threads. Call `open` and then `start`, so that they serve.
+   */
   constructor(options: ServerThreadsOptions) {
     this.#options = options;
     const count = options.config.server_threads - 1;
@@ -64,7 +66,10 @@ export class ServerThreads {
     this.#forgetExit = beforeExit(() => Promise.allSettled(this.#askAll((server) => server.hangUp())));
   }
 
-  /** Opens their hosts of actors, and links the hosts with all threads. */
+  /**
+   * Opens the threads' hosts of actors, and connects the hosts with each other and with all
+   * clients.
+   */
   async open(): Promise<void> {
     if (!this.#options.parts.api) return;
     await Promise.all(this.#askAll((server) => server.openHost()));
@@ -79,7 +84,7 @@ export class ServerThreads {
     await Promise.all(this.#askAll((server) => server.start()));
   }
 
-  /** The captures of these threads, for the admin routes. */
+  /** The capture counters of these threads, for the admin routes. */
   get captures(): readonly ThreadCapture[] {
     return this.servers.map((server) => ({
       counters: () => server.counters(),
@@ -104,14 +109,15 @@ export class ServerThreads {
     }
   }
 
-  /** Finishes all requests. The actors continue. */
+  /** Waits for the requests in progress, and accepts no more. The actors continue. */
   async drain(): Promise<void> {
     await Promise.allSettled(this.#askAll((server) => server.drain()));
   }
 
   /** Drains what is not drained yet, then ends the actors and the threads. Loading threads get up to 15 s. */
   async stop(): Promise<void> {
-    // The port closes right after the answer to `stop`, so the answer may be lost. The thread's end is enough.
+    // The port closes right after the answer to `stop`, so the answer may be lost. So wait for the
+    // thread's end instead.
     const asked = Promise.allSettled(this.#askAll((server) => server.stop()));
     for (const { worker } of this.#threads) {
       // A thread that has not loaded by then never receives the stop.
@@ -191,7 +197,8 @@ export class ServerThreads {
     const thread = new OwnThread(resolveModuleUrl('./server-thread-entry.ts', import.meta.url), task, {
       transfer: [control.port2, services.port2],
     });
-    // A server thread that fails loses its connections, and the native library then ends the process.
+    // When a server thread fails, its sockets are left open, and the native library then aborts the
+    // process.
     void thread.ended.catch(onServerEnded).finally(() => {
       control.port1.close();
       services.port1.close();
@@ -205,7 +212,10 @@ export class ServerThreads {
   }
 }
 
-/** The main thread's server has the first host; the further servers have the following ones. */
+/**
+ * The main thread's host has the first number after the actor threads; the additional servers have
+ * the next ones.
+ */
 function hostOf({ placement }: ServerThreadsOptions, at: number): number {
   return placement.hosts + 1 + at;
 }

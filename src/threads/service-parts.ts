@@ -18,7 +18,10 @@ export class ServiceParts {
     return started;
   }
 
-  /** Stops the parts, the last one first. The next call stops parts that are started meanwhile. */
+  /**
+   * Stops the parts in reverse order. Parts that are started meanwhile are stopped by the next
+   * call.
+   */
   async stop(): Promise<void> {
     for (const stop of this.#stops.splice(0).reverse()) await stop();
   }

@@ -1,6 +1,6 @@
 /**
- * Brings what other boxes change in the shared database to the indexes that actors of this thread hold in memory. Actor
- * threads.
+ * Updates the indexes that actors of this thread hold in memory when other boxes change rows of the
+ * shared database. Actor threads.
  */
 
 import type { FindingsAdapter } from '../../actors/findings-index/adapter.ts';
@@ -15,7 +15,9 @@ import { databaseOf } from '../storage/lmdb/tables.ts';
 import { decodeRowKey } from '../storage/row-key.ts';
 import type { ChangedRow } from '../storage/shared/store-protocol.ts';
 
-/** Who follows the changes; null before the actors have started, when no index is in memory. */
+/**
+ * The receivers of the changes; null before the actors have started, when no index is in memory.
+ */
 interface Followers {
   asker: Asker;
   findings: FindingsAdapter;
@@ -30,8 +32,8 @@ export class SharedChanges {
   }
 
   /**
-   * @param rows that other boxes changed; null: any
-   * @returns when the indexes know them
+   * @param rows that other boxes changed; null: any rows may have changed
+   * @returns when the indexes are updated
    */
   async take(rows: readonly ChangedRow[] | null): Promise<void> {
     if (this.#followers === null) return;
@@ -55,7 +57,10 @@ function findPatterns(rows: readonly ChangedRow[]): ChangedPattern[] {
   });
 }
 
-/** A new vector of a finding changes only the finding's row. */
+/**
+ * Finds the codebases whose findings changed. A new vector of a finding changes only the finding's
+ * row.
+ */
 function findCodebases(rows: readonly ChangedRow[]): Codebase[] {
   const tables = new Set([FINDINGS_CODEBASES, FINDINGS_INDEXED].map(databaseOf));
   const found = new Map<string, Codebase>();

@@ -1,6 +1,6 @@
 /**
- * How a server thread of a box that shares its live stream reaches the store thread: hubs send what they have gathered, and
- * readers follow organizations. Server threads.
+ * Connects a server thread to the store thread of a box that shares its live stream: hubs send
+ * their collected events, and readers follow the events of organizations. Server threads.
  */
 import type { LiveSource } from '../../actors/live-hub/client.ts';
 import type {
@@ -46,7 +46,7 @@ interface Listener {
   onAhead(id: number): void;
 }
 
-/** The stream as the readers of a thread follow it. */
+/** The live stream for the readers of one thread. */
 export class SharedLiveSource implements LiveSource {
   readonly #store: StoreClient;
   readonly #listeners = new Map<string, Set<Listener>>();
@@ -86,7 +86,8 @@ export class SharedLiveSource implements LiveSource {
   async replay(orgId: string, request: ReplayRequest): Promise<ReplayReply> {
     const question: LiveQuestion = { replay: request, org_id: orgId };
     try {
-      // A store thread that does not know yet that this thread follows begins to send the stream at this question.
+      // With this question the store thread also begins to send the stream to this thread, if it
+      // did not before.
       if (!this.#listeners.has(orgId)) throw new Error('its last reader has left');
       return (await this.#store.askLive(question)) as ReplayReply;
     } catch (thrown) {
@@ -100,7 +101,8 @@ export class SharedLiveSource implements LiveSource {
 
   #follow(orgId: string, isOn: boolean): void {
     const question: LiveQuestion = { follow: orgId, is_on: isOn };
-    // A failure does no harm: the next `replay` tells the store thread that this thread follows.
+    // A failure has no effect, because the next `replay` also makes the store thread send the
+    // stream.
     this.#store.askLive(question).catch(() => {});
   }
 

@@ -1,6 +1,8 @@
 /**
- * How requests reach rows that several boxes share: a client that has seen a position on another box waits for it, and a box
- * that is cut off from the database says how old its rows are, and after a minute accepts no credentials. Server threads.
+ * Checks requests for rows that several boxes share. A request of a client that has seen a later
+ * position on another box waits until this box shows that position. A box that cannot reach the
+ * database reports how old its rows are, and after a minute it accepts no credentials. Server
+ * threads.
  */
 import type { SharedAccess } from '../api/dispatch.ts';
 import { CatalogueError } from '../errors.ts';
@@ -8,20 +10,27 @@ import { SeatState, type StoreSeat } from '../storage/shared/seat.ts';
 import { StoreClient } from '../storage/shared/store-client.ts';
 import { catchUpRuns } from './shared-runs.ts';
 
-/** How long a request waits for a position that its sender has seen. */
+/** How long a request waits until this box shows the position that the client has seen. */
 const REACH_MS = 200;
 /**
- * Maximum number of requests of a thread that wait at the same time. A further one is answered from the present rows.
+ * Maximum number of requests of a thread that wait at the same time. A further request is answered
+ * from the current rows.
  */
 const REACHING = 1_000;
-/** From this age on, answers say how old the rows are. An idle box asks the database four times a second. */
+/**
+ * If the rows are older than this, answers report their age. An idle box queries the database four
+ * times a second.
+ */
 const STALE_MS = 2_000;
-/** After this time without the database a credential may have been revoked long ago. */
+/**
+ * If the rows are older than this, credentials are refused, because they may have been revoked
+ * meanwhile.
+ */
 const TRUSTED_MS = 60_000;
 
 const POSITION = 'x-svc-position';
 
-/** What the store thread counts, as metrics. */
+/** The counters of the store thread, as metrics. */
 const COUNTERS = [
   {
     count: 'conflicts',
@@ -31,17 +40,17 @@ const COUNTERS = [
   {
     count: 'take_overs',
     name: 'take_overs_total',
-    help: 'Runs and usage meters that this box took from another one',
+    help: 'Runs and usage meters that this box took over from another box',
   },
   {
     count: 'lost_commits',
     name: 'lost_commits_total',
-    help: 'Commits of runs that were not stored because another box had taken the run; they are asked again',
+    help: 'Commits of runs that were not stored because another box had taken over the run; their requests are repeated',
   },
   {
     count: 'held_takings',
     name: 'held_takings_total',
-    help: 'Takings that had to wait because another box had just taken the run',
+    help: 'Takeovers that had to wait because another box had just taken over the run',
   },
   { count: 'run_ticks', name: 'run_ticks_total', help: 'Statements that stored commits of runs' },
   { count: 'run_commits', name: 'run_commits_total', help: 'Commits of runs in these statements' },
@@ -62,7 +71,7 @@ export class SharedRequests implements SharedAccess {
     this.#store = new StoreClient(seat);
   }
 
-  /** Why requests with a credential are refused; null: they are not. */
+  /** Why requests with a credential are refused; null: they are accepted. */
   get refusal(): string | null {
     const { stale_ms } = this.#state;
     if (stale_ms <= TRUSTED_MS) return null;
@@ -73,7 +82,7 @@ export class SharedRequests implements SharedAccess {
     const hasCredential =
       headers.has('authorization') || headers.has('cookie') || /(?:^|&)ticket=/.test(query);
     const { refusal } = this;
-    // Routes that need no credential show nothing that is shared.
+    // Routes that need no credential show no shared rows.
     if (!hasCredential) return null;
     if (refusal !== null) throw new CatalogueError('unavailable', refusal);
     const seen = headers.get(POSITION);
@@ -83,7 +92,7 @@ export class SharedRequests implements SharedAccess {
       return null;
     }
     this.#reaching++;
-    // A box that cannot catch up answers from the rows that it has.
+    // If this box does not reach the position in time, it answers from its current rows.
     const reached = this.#store.reach(Number(seen), REACH_MS).catch(() => false);
     return reached.finally(() => {
       this.#reaching--;
@@ -98,7 +107,7 @@ export class SharedRequests implements SharedAccess {
     return told;
   }
 
-  /** How many boxes live, with this one. */
+  /** Number of running boxes, including this one. */
   get boxes(): number {
     return this.#state.boxes;
   }
@@ -118,7 +127,7 @@ export class SharedRequests implements SharedAccess {
       metric('position', 'Number of the last commit of the shared database that this box shows', position),
       metric(
         'boxes',
-        'Boxes that share the database and have lately said that they live, with this one',
+        'Boxes that share the database and have recently reported that they are running, including this one',
         boxes,
       ),
       metric(

@@ -1,6 +1,7 @@
 /**
- * The histories of runs and usage meters on a box that shares them: this thread's journal, and a guard against
- * answering requests from state that another box has taken over. Server threads.
+ * The journal of this thread on a box that shares runs and usage meters, and a guard that drops
+ * actors which another box has taken over, so that no request is answered from their outdated
+ * state. Server threads.
  */
 import type { JournalStore } from '../runtime/journal.ts';
 import { RUN_TABLES } from '../storage/shared/run-places.ts';
@@ -26,8 +27,8 @@ export function openRunsJournal(seat: StoreSeat): JournalStore {
 }
 
 /**
- * Drops at once the actors of this thread that other boxes have taken up to the position that the view shows. Call it before
- * actors are asked for a client that has seen that position.
+ * Drops the actors of this thread that other boxes have taken over up to the current position of
+ * the view. Call it before asking actors for a client that has seen that position.
  */
 export function catchUpRuns(): void {
   for (const client of clients) client.catchUp();

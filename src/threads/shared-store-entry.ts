@@ -43,12 +43,12 @@ import { WatchedView } from '../storage/shared/watched-view.ts';
 import type { SharedStoreTask, SharedStoreTold } from './shared-store.ts';
 
 const DAY_MS = 86_400_000;
-/** Interval at which the age of the view is noted. */
+/** Interval at which the age of the view is written to shared memory. */
 const NOTE_MS = 100;
 /** Tables on which no credential or membership depends. Their rows change often. */
 const CONTENT =
   /^(?:journal|snapshots|owners|rows:(?:(?:pattern|finding|trace|run|audit)\w*|list_counts|duties|api_key_(?:uses|requests)))$/;
-/** Tables from which an actor holds an index in memory. */
+/** Tables of which an actor holds an index in memory. */
 const INDEXED = /^rows:(?:pattern|finding)/;
 
 /** Runs the thread until it is told to end. */
@@ -158,7 +158,7 @@ class StoreThread {
     });
   }
 
-  /** Tells the threads that follow it. */
+  /** Sends a message to the threads that follow. */
   #spread(following: StoreFollowing, told: StoreTold): void {
     for (const [port, follows] of this.#ports) if (follows === following) port.postMessage(told);
   }
@@ -218,7 +218,7 @@ class StoreThread {
     return { id, verdict: await this.#commit(question.commit) };
   }
 
-  /** Waits until the view shows the position, and the indexes know it. */
+  /** Waits until the view and the indexes include the position. */
   async #reach(position: number, within_ms: number): Promise<boolean> {
     const untilMs = performance.now() + within_ms;
     if (!(await this.#follower!.reach(position, within_ms))) return false;

@@ -21,14 +21,14 @@ interface SharedStorePlace {
   data_key: Uint8Array | null;
   /** Days after which an event of the live stream is no longer delivered; null: no limit. */
   live_event_days: number | null;
-  /** Limit of a key on all boxes together. */
+  /** Rate limit of a key on all boxes together. */
   rate_limit: { rate_per_s: number; burst: number };
 }
 
 /** The thread's task. */
 export interface SharedStoreTask extends SharedStorePlace, SharedStoreMemory {
   state: SharedArrayBuffer;
-  /** A message on it ends the thread. */
+  /** Port to the thread; a message on it stops the thread. */
   told: import('node:worker_threads').MessagePort;
 }
 

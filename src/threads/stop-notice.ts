@@ -1,10 +1,10 @@
 /**
- * The time after a signal in which load balancers learn that the service stops. It still answers every request, but `/ready`
- * and `/__gw/ready` say 503. Main thread.
+ * The notice period after a stop signal, in which load balancers find out that the service stops.
+ * It still answers every request, but `/ready` and `/__gw/ready` answer 503. Main thread.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 
-/** What the readiness routes say. */
+/** The reason that the readiness routes report. */
 export const STOPPING = 'the service is stopping';
 
 export class StopNotice {
@@ -14,7 +14,7 @@ export class StopNotice {
     return this.#isGiven;
   }
 
-  /** @param ms how long until the end may begin; 0: at once */
+  /** Gives the notice, and waits. @param ms length of the notice period; 0: none */
   async give(ms: number): Promise<void> {
     if (ms === 0) return;
     this.#isGiven = true;

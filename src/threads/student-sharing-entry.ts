@@ -1,7 +1,8 @@
 /**
- * Entry of the thread that shares the student through a bucket or folder: publishes the directory's student to the
- * place, or makes the directory follow the student in it. It has its own thread, because the S3 client and the
- * student's files would hold up traffic. A pool thread of the service.
+ * Entry of the thread that shares the student through a bucket or folder: copies the student from
+ * the directory to the shared place, or from the shared place to the directory. It has its own
+ * thread, because the S3 client and the student's files would delay traffic. A pool thread of the
+ * service.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { createLog, type Log } from '../log.ts';
@@ -16,7 +17,7 @@ import type { StudentSharingTask } from './student-sharing.ts';
 
 /** Interval of the checks. A gateway checks its directory every three seconds. */
 const LOOK_MS = 2_000;
-/** How often a failure that lasts is logged. */
+/** Interval at which a continuing failure is logged again. */
 const TELL_AGAIN_MS = 600_000;
 
 async function share(task: StudentSharingTask): Promise<never> {
@@ -43,7 +44,10 @@ const NEWS = {
   orders: 'other orders about the shared student are in force',
 } as const;
 
-/** Logs news. It logs a failure once, and again only if it changes or lasts. */
+/**
+ * Logs changes. It logs a failure once, and again only if the failure changes or continues for
+ * TELL_AGAIN_MS.
+ */
 class Report {
   readonly #log: Log;
   readonly #place: string;

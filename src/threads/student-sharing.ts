@@ -54,8 +54,8 @@ class StudentSharingThread {
 }
 
 /**
- * @returns null without such a place
- * @throws Error of one line if the place is no bucket
+ * @returns null if no shared place is configured
+ * @throws Error of one line if STUDENT_BUCKET_URL is invalid
  */
 export function openStudentSharing(
   { relegation, data_dir, data_key, log_level }: Config,

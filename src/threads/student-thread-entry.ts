@@ -1,4 +1,7 @@
-/** Entry of the student's thread: serves the student of a directory. Composition. The student's thread. */
+/**
+ * Entry of the student's thread: serves the student of a directory. Composition root of the
+ * student's thread.
+ */
 import { createLog } from '../log.ts';
 import { chooseIndex } from '../search/open-index.ts';
 import { runOwnThread } from '../std/own-thread.ts';

@@ -34,25 +34,27 @@ export interface StudentControl {
    * @throws Error with one line if the student cannot be loaded
    */
   open(): Promise<StudentFacts>;
-  /** Takes the port of a server. */
+  /** Connects the port of a server. */
   connect(port: MessagePort): void;
-  /** The runs that were served, and by which side, for the next student. */
+  /** Copies for the next student which runs were served, and by which side. */
   copyRuns(): ServedRunsCopy;
   restoreRuns(copy: ServedRunsCopy): void;
-  /** The results of comparisons, for the next student. */
+  /** Copies the results of comparisons, for the next student. */
   copyWatch(): DriftCopy;
-  /** The counts of served steps and savings, for the next student. */
+  /** Copies the counts of served steps and savings, for the next student. */
   copyLedger(): LedgerCopy;
   takeLedgerOver(copy: LedgerCopy): void;
   takeWatchOver(copy: DriftCopy): void;
-  /** The watch's report. Writes the ledger's last changes first. */
+  /** Returns the watch's report. Writes the ledger's last changes first. */
   describeWatch(): Promise<WatchReport>;
   /**
    * Reads the operator's orders.
    * @throws Error with one line; the earlier orders stay in force
    */
   obey(): Promise<void>;
-  /** Records that another thread has taken over. From now on, answers change nothing on disk. */
+  /**
+   * Records that another thread has taken over. From now on, this thread writes nothing to disk.
+   */
   retire(): void;
   ping(): void;
   stop(): Promise<void>;

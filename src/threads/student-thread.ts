@@ -1,8 +1,9 @@
 /**
- * Controls the student's thread. It starts the thread, gives every server a port to it, and restarts it if it ends or
- * hangs. When the directory has another student, it starts a second thread, which takes over once the student is
- * loaded. Without a manifest there is no student: it withdraws the servers' ports and waits for the next one. Traffic
- * never waits for any of this. Part of the composition root; main thread.
+ * Controls the student's thread. It starts the thread, gives every server a port to it, and
+ * restarts it if it ends or hangs. When the directory has another student, it starts a second
+ * thread, which takes over once the student is loaded. If the manifest is removed, it withdraws the
+ * servers' ports and waits for the next student. Traffic never waits for any of this. Part of the
+ * composition root; main thread.
  */
 
 import { stat } from 'node:fs/promises';
@@ -38,13 +39,13 @@ const STUDENT_LOOK_MS = 3_000;
 const STUDENT_LOAD_MS = 120_000;
 const STUDENT_PING_MS = 5_000;
 /**
- * How long a start waits for the student before it listens. The upstream answers runs that begin before the student
- * is loaded.
+ * How long a start of the service waits for the student before the servers listen. The upstream
+ * answers runs that begin before the student is loaded.
  */
 const STUDENT_START_MS = 5_000;
 /** How long the statistics wait for the student's report. */
 const STUDENT_WATCH_MS = 500;
-/** V8 heap of the thread. Beyond it the thread ends, and the process continues. */
+/** Maximum V8 heap of the thread. If it needs more, the thread ends, and the process continues. */
 const STUDENT_HEAP_MB = 2_048;
 /** Maximum number of threads at once. A further student waits until one has ended. */
 const SEATS_MAX = 3;
@@ -52,7 +53,7 @@ const SEATS_MAX = 3;
 const STUDENT_RESTART_MS = { first: 200, last: 30_000 } as const;
 
 /**
- * Loads a directory as the student's thread does, and discards the result.
+ * Loads a directory like the student's thread, and discards the result.
  * @returns whether there is a student; false: the directory is empty, and a student may be added later
  * @throws StudentDirectoryError with one line if the student cannot be loaded
  */
@@ -83,7 +84,7 @@ async function checkStudent(directory: string): Promise<boolean> {
   return true;
 }
 
-/** A server, as the student's thread uses it. */
+/** The methods of a server that the student's controller calls. */
 export interface StudentSeeker {
   /** Gives the server a port, which it then owns. */
   attach(port: MessagePort, facts: StudentFacts): void;
@@ -121,7 +122,10 @@ interface Seat {
 
 export class StudentThread implements RelegationState {
   readonly #options: StudentThreadOptions;
-  /** All seats with a thread: at most one that serves, one that loads, and one that finishes its last steps. */
+  /**
+   * All seats with a thread, at most SEATS_MAX: one may serve, one may load, and the others finish
+   * their last steps.
+   */
   readonly #seats = new Set<Seat>();
   readonly #seekers: StudentSeeker[] = [];
   #current: Seat | null = null;
@@ -168,7 +172,7 @@ export class StudentThread implements RelegationState {
     return withDeadline(asked, STUDENT_WATCH_MS).catch(() => null);
   }
 
-  /** The ledger as last written, for the time without a student; null if it cannot be read. */
+  /** Reads the ledger's file, for the time without a student; null if it cannot be read. */
   async readKeptLedger(): Promise<LedgerReport | null> {
     const { ledger_path } = this.#options;
     if (ledger_path === null) return null;
@@ -200,7 +204,10 @@ export class StudentThread implements RelegationState {
     await Promise.all([...this.#seats].map((seat) => seat.abort()));
   }
 
-  /** Loads the present student of the directory. It then takes over from the serving one. */
+  /**
+   * Loads the current student of the directory. The new student then takes over from the serving
+   * one.
+   */
   async #open(): Promise<void> {
     if (this.#isOpening || this.#isClosed) return;
     if (this.#seats.size >= SEATS_MAX) return this.#openLater();
@@ -250,7 +257,7 @@ export class StudentThread implements RelegationState {
     this.#told = '';
     this.#restartMs = STUDENT_RESTART_MS.first;
     for (const seeker of this.#seekers) this.#attach(seat, seeker);
-    // Runs that the upstream has taken over since the runs were copied.
+    // Pass on the runs that the upstream has taken over since the runs were copied.
     if (before !== null) void this.#handRunsOver(before, seat, 'upstream').catch(() => {});
     this.#arrived.resolve();
     this.#options.log.info(facts, 'the student is there');
@@ -320,7 +327,8 @@ export class StudentThread implements RelegationState {
   /**
    * Passes the runs to the next student. The next student does not learn of answers that the old one gives later, so
    * the upstream serves the rest of those runs.
-   * @param of if given, only the runs of that side are passed, and no answers
+   * @param of null: everything is passed; `upstream`: only the runs that the upstream serves, and
+   * no answers
    */
   async #handRunsOver(from: Seat, to: Seat, of: 'upstream' | null = null): Promise<void> {
     const copied = await withDeadline(
@@ -356,8 +364,8 @@ export class StudentThread implements RelegationState {
   }
 
   /**
-   * Checks for two changes. A changed manifest means another student, or none. Changed orders must be obeyed by the
-   * current student.
+   * Checks for two changes. A changed manifest means that there is another student or none. The
+   * current student must read changed orders.
    */
   async #look(): Promise<void> {
     const stamp = await this.#readStamp(MANIFEST_NAME);
@@ -372,7 +380,7 @@ export class StudentThread implements RelegationState {
     this.#ordersStamp = stamp;
     try {
       await withDeadline(Promise.race([seat.control.obey(), failWhen(seat.ended)]), STUDENT_PING_MS);
-      this.#options.log.info({}, 'orders about the student are obeyed');
+      this.#options.log.info({}, 'changed orders about the student are in force');
     } catch (thrown) {
       const reason = (thrown as Error).message;
       this.#options.log.error(
@@ -393,7 +401,7 @@ export class StudentThread implements RelegationState {
     const words =
       before === null
         ? 'there is no student yet: the upstream serves everything until one is published'
-        : 'the student was taken away: the upstream serves everything until one is published';
+        : 'the student was removed: the upstream serves everything until one is published';
     this.#options.log.info({ directory: this.#options.directory }, words);
   }
 
@@ -462,7 +470,7 @@ export async function openStudent(
   if (relegation === null) return null;
   const { directory, mode, key, audit_share, sticky, watch_path, ledger_path, timeout_ms, prices } =
     relegation;
-  // The student comes later, from another machine or from a round.
+  // The student may be added later, from another machine or by a training round.
   if (relegation.shared !== null) makeFolder(directory, 0o700);
   await checkStudent(directory);
   const entry = resolveModuleUrl('./student-thread-entry.ts', import.meta.url);

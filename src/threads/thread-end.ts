@@ -1,7 +1,7 @@
 /**
- * Logs the last message of a thread whose end ends the process. The native library aborts the process when the thread
- * ends, so the thread's starter never learns the reason. Part of the composition root; server threads other than the
- * main one.
+ * Logs why a server thread fails. The native library aborts the process when such a thread ends, so
+ * the main thread cannot log the reason. Part of the composition root; server threads other than
+ * the main one.
  */
 import { getHeapStatistics } from 'node:v8';
 import { resourceLimits, threadId } from 'node:worker_threads';
@@ -13,7 +13,8 @@ const MESSAGE_CHARACTERS = 300;
 const STACK_LINES = 8;
 
 /**
- * A thread whose heap is full cannot run anything. So it logs at this share, unless the heap fills between two checks.
+ * A thread whose heap is full cannot run any code. So it logs a warning when this share of the heap
+ * is used, unless the heap fills between two checks.
  */
 const HEAP_SHARE_TOLD = 0.85;
 const HEAP_LOOK_MS = 500;
@@ -21,7 +22,7 @@ const MB = 2 ** 20;
 
 /**
  * Logs uncaught errors and unexpected exits as they happen, and a nearly full heap.
- * @returns a function that stops this, for a thread that was told to end
+ * @returns a function that stops the logging, for a thread that ends as requested
  */
 export function tellThreadEnd(log: Pick<Log, 'fatal' | 'error'>): () => void {
   const onError = (thrown: unknown, origin: string): void => {

@@ -108,7 +108,7 @@ describe('a directory', () => {
     expect(await send()).toBe('upstream');
     expect(await stats()).toMatchObject({ student: null, fallbacks: { no_student: 1 } });
     expect((await stats()).fallbacks).not.toHaveProperty('loading');
-    expect(gateway.logged.some((line) => line.startsWith('the student was taken away'))).toBe(true);
+    expect(gateway.logged.some((line) => line.startsWith('the student was removed'))).toBe(true);
     await serveVersion(gateway.directory, 1);
     await gateway.until(() => gateway.relegation.link.isReady);
     expect(await send('serve that')).toBe('student');

@@ -211,7 +211,7 @@ export class CaptureQueue implements ByteBudget {
 
   /**
    * Begins an exchange. Call it when the head of the request arrives.
-   * @param arrival from {@link stampArrival}, when the request came earlier
+   * @param arrival from {@link stampArrival}, if the request arrived earlier
    * @returns the tee to feed, to be passed to `submit` or `cancel` later; null when it is already dropped
    */
   begin(arrival = this.#arrivals.next()): Tee | null {

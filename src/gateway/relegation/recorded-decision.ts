@@ -17,7 +17,7 @@ const written = new Map<string, string>();
 
 /**
  * @param version the student's version; null: it was not asked
- * @param finding null when the student found nothing, or did not answer in time
+ * @param finding null if the student found nothing or did not answer in time
  * @returns JSON without line ends; an answer that is too long is left out
  */
 export function writeDecision(
