@@ -6,8 +6,9 @@
 import { isIP } from 'node:net';
 
 /**
- * Names that cannot be registered, so only pages of this network have them. RFC 6761, 6762 and 8375 and ICANN reserve
- * them. Names with one label, as containers and services have, are allowed too.
+ * Reserved suffixes (RFC 6761, 6762 and 8375, and ICANN): names with them cannot be registered, so
+ * only hosts of this network have such names. Names with one label, such as those of containers,
+ * are allowed too.
  */
 const PRIVATE_SUFFIXES = ['.localhost', '.local', '.internal', '.home.arpa', '.test'];
 /** Number of names whose result is cached. Clients usually address a service by a few names. */
@@ -30,8 +31,8 @@ export class AllowedHosts {
   }
 
   /**
-   * An IP address is allowed: it is not resolved, so no DNS record can redirect it. A request without a host is
-   * allowed, too, because every browser sends one.
+   * An IP address is allowed: it is not resolved, so no DNS record can redirect it. A request
+   * without a host is allowed, too, because every browser sends a host.
    * @param host the header's value, possibly with a port
    */
   allows(host: string | undefined): boolean {

@@ -11,13 +11,19 @@ import type { HttpStream } from './http-stream.ts';
 import { STATUS_CODES } from './status-codes.ts';
 
 /**
- * Maximum number of bytes beyond a body's limit that are read and dropped, so that the client reads its 413. Then the
- * connection is closed.
+ * Maximum number of bytes beyond the limit that are read and dropped, so that the client reads the
+ * answer 413. After more bytes the connection is closed.
  */
 const DROPPED_BODY_BYTES = 64 << 20;
-/** Maximum bytes of incomplete request bodies on a server thread. Beyond it the oldest request gets 503. */
+/**
+ * Maximum bytes of incomplete request bodies on a server thread. When it is exceeded, the oldest of
+ * these requests gets 503.
+ */
 const OPEN_BODIES_BYTES = 512 << 20;
-/** Smaller bodies do not count towards this bound, because the limit of connections bounds their number. */
+/**
+ * Smaller bodies do not count towards OPEN_BODIES_BYTES, because the limit on connections bounds
+ * their number.
+ */
 export const OPEN_BODY_BYTES_MIN = 64 << 10;
 
 /** A request in the form that the dispatch takes (`UnroutedRequest` of `src/api`). */
@@ -27,7 +33,7 @@ export interface CollectedRequest {
   query: string;
   headers: RequestHeaders;
   body: Uint8Array;
-  /** The other end of the connection, as an IP address; '' once the client is gone. */
+  /** The client's IP address; '' after the client has disconnected. */
   readonly address: string;
   /** The body exceeds the limit; `body` is empty. */
   oversized?: boolean;
@@ -53,7 +59,7 @@ interface ApiListenerOptions {
   max_body_bytes: number;
   /** Maximum bytes of incomplete bodies together. Beyond it, the oldest body is dropped. */
   open_bodies_bytes?: number;
-  /** Busy-polls for a moment after an answer. */
+  /** Makes the event loop busy-poll after an answer. */
   busyPoll?: BusyPoll;
 }
 
@@ -75,7 +81,7 @@ export function serveApi(
   return (stream) => {
     const { content_length } = stream.head;
     if (content_length > maxBodyBytes) {
-      // The parser skips the rest of a request that is already answered.
+      // The parser skips the rest of the body of an answered request.
       responder.refuseBody(stream, 'oversized', content_length > patience);
       return;
     }
@@ -107,8 +113,8 @@ export function serveApi(
 }
 
 /**
- * Number of pieces that are joined into one. A separate piece of one byte would take a hundred times its size, and it
- * could keep a whole block of shared memory alive (body-pieces.ts).
+ * Number of pieces that are joined into one. A piece of one byte takes a hundred times its size as
+ * an object, and it can keep a whole block of shared memory alive (body-pieces.ts).
  */
 const PIECES_JOINED = 64;
 
@@ -122,7 +128,7 @@ class OpenBody {
   /** Number of pieces at the beginning that were joined from others. */
   #joined = 0;
 
-  /** @param giveUp answers without the rest */
+  /** @param giveUp answers the request without the rest of the body */
   constructor(pieces: Buffer[], giveUp: () => void) {
     this.pieces = pieces;
     this.giveUp = giveUp;
@@ -143,7 +149,10 @@ class OpenBody {
   }
 }
 
-/** The larger incomplete bodies of all clients. A client can keep one open for as long as it likes. */
+/**
+ * The incomplete bodies of at least OPEN_BODY_BYTES_MIN. Their total size is bounded, because
+ * clients can keep them open for any time.
+ */
 class OpenBodies {
   readonly #maxBytes: number;
   /** In order of arrival. */
@@ -154,7 +163,7 @@ class OpenBodies {
     this.#maxBytes = maxBytes;
   }
 
-  /** Records that the body has grown. This may drop it. */
+  /** Records that the body has grown. May drop the oldest body, which may be this one. */
   count(body: OpenBody): void {
     if (body.bytes < OPEN_BODY_BYTES_MIN) return;
     this.#bodies.add(body);
@@ -218,8 +227,8 @@ class Responder {
 type Unread = 'oversized' | 'crowded_out';
 
 /**
- * This is a class, because each object literal with a getter gets its own hidden class, which lives until a full
- * collection.
+ * This is a class, because V8 creates a hidden class for each object literal with a getter, which
+ * lives until a full collection.
  */
 class StreamRequest implements CollectedRequest {
   readonly method: string;

@@ -7,19 +7,25 @@
 /** Maximum bytes of free memory for request bodies that a server thread keeps. Further pieces are dropped. */
 const FREE_BODY_PIECES_BYTES = 32 << 20;
 
-/** Pieces up to this size are copied into shared memory: allocating memory for each would cost more than copying. */
+/**
+ * Pieces up to this size are copied into blocks that several pieces share, because a separate
+ * allocation costs more than the copy.
+ */
 const POOLED_BYTES = 8 * 1024;
-/** Size of a block of shared memory. One piece keeps the whole block alive, so at worst each piece costs this much. */
+/**
+ * Size of a shared block. One piece keeps the whole block alive, so in the worst case each piece
+ * costs this much memory.
+ */
 const POOL_BYTES = 64 * 1024;
 let pool = Buffer.allocUnsafeSlow(POOL_BYTES);
 let poolUsed = 0;
 
 /**
- * Maximum bytes of the memory of one body that are reused at its end. Further pieces are released as they are
- * forwarded, or collected.
+ * Maximum bytes of the memory of one body that are reused at its end. Further pieces are released
+ * when they have been forwarded, or by the garbage collector.
  */
 const TAKEN_BYTES_MAX = 1 << 20;
-/** Sizes of memory that is reused. The library reads at most the last size at once. */
+/** Sizes of reusable memory. The library reads at most the largest size at once. */
 const SIZES = [16, 32, 64, 128, 192, 256, 384, 512].map((kib) => kib * 1024);
 const free: Buffer[][] = SIZES.map(() => []);
 let freeBytes = 0;

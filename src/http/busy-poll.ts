@@ -1,15 +1,16 @@
 /**
- * Busy-polls: keeps a server thread's loop from sleeping right after an answer. A core that sleeps, especially in a
- * virtual machine, resumes late and with cold caches: a step right after the previous one then takes a third longer
- * (`bench/notes/steps.md`). So the loop polls, in case the client sends another request. It polls for about as long as
- * a sleep would cost. A wait of that length never costs more than twice the best possible choice (Karlin, Li, Manasse
- * and Owicki, "Empirical studies of competitive spinning", 1991). Server threads.
+ * Busy-polls: keeps a server thread's loop from sleeping right after an answer. A core that sleeps,
+ * especially in a virtual machine, resumes late and with cold caches: then a step that directly
+ * follows another takes a third longer (`bench/notes/steps.md`). So the loop polls, in case the
+ * client sends another request. It polls for about as long as a sleep would cost. Polling for that
+ * time never costs more than twice the best possible choice (Karlin, Li, Manasse and Owicki,
+ * "Empirical studies of competitive spinning", 1991). Server threads.
  */
 
 /**
- * When several clients ask at once, requests that arrive during a sleep are read together, which is cheaper: eight
- * connections got 5 % fewer answers with polling. So after a tick that answered several requests, the loop does not
- * poll for this time.
+ * After a tick that answered several requests, the loop does not poll for this time. With several
+ * clients, requests that arrive during a sleep are read together, which is cheaper: eight
+ * connections got 5 % fewer answers with polling.
  */
 const CROWDED_MS = 100;
 
@@ -48,7 +49,7 @@ export class BusyPoll {
     this.#open--;
     if (this.#busyPollMs === 0) return;
     this.#answered++;
-    // The other open requests wait for work that takes longer than a sleep costs.
+    // Do not poll while requests are open: they wait for work that takes longer than a sleep costs.
     if (this.#open > 0) return;
     const now = this.#readClock();
     this.#untilMs = now + this.#busyPollMs;

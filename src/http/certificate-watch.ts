@@ -9,7 +9,7 @@ import {
   markFiles,
 } from '../std/certificate-files.ts';
 
-/** The outcome of a changed pair of files. `thrown` says why the earlier pair stays. */
+/** The outcome of a changed pair of files. `thrown`: why the new pair is not used. */
 export type CertificateOutcome = { facts: CertificateFacts } | { thrown: Error };
 
 const LOOK_MS = 1_000;
@@ -19,11 +19,11 @@ export class CertificateWatch {
   readonly #renew: () => Promise<void>;
   readonly #tell: (outcome: CertificateOutcome) => void;
   readonly #timer: NodeJS.Timeout;
-  /** The pair in use, or an invalid one. */
+  /** Identifies the pair that was last loaded or found invalid. */
   #mark: string;
   /**
-   * A pair that was seen once. The two files are written one after the other, so the pair is used only if the next
-   * check finds it unchanged.
+   * Identifies the pair at the last check. A new pair is used only if two checks find it unchanged,
+   * because its two files are written one after the other.
    */
   #seen: string;
   #isRenewing = false;

@@ -9,7 +9,7 @@ import { loadedServer } from './server.ts';
 
 /** Maximum number of connections if the operator sets no limit. */
 const CONNECTIONS_MAX = 100_000;
-/** Number of descriptors that are reserved for other purposes than connections and their upstreams. */
+/** Number of descriptors that are reserved for uses other than connections and their upstreams. */
 const DESCRIPTORS_KEPT = 256;
 
 interface ConnectionCaps {
@@ -20,9 +20,9 @@ interface ConnectionCaps {
 }
 
 /**
- * The component that checks the framing of requests. `native`: the addon, before the parser reads them. `js`: only
- * the rules for the headers that the parser returns, if the addon was not compiled or does not support the system.
- * `node`: the parser of node:http.
+ * The component that checks the framing of requests. `native`: the addon, before the parser reads
+ * the bytes. `js`: only the rules for the headers that the parser returns, if the addon was not
+ * compiled or does not support the system. `node`: the parser of node:http.
  */
 export type FramingGuard = 'native' | 'js' | 'node';
 
@@ -119,7 +119,7 @@ export class ConnectionWatch {
     });
   }
 
-  /** Logs one line when refusals begin, but not while they continue. */
+  /** Logs one line when refusals of a kind begin, and no further line while they continue. */
   #say(what: Trouble, count: number, fields: object, describe: () => string): void {
     if (count === this.#noticed[what]) return;
     this.#noticed[what] = count;

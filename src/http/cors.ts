@@ -22,7 +22,10 @@ export class CorsPolicy {
   readonly #origins: ReadonlySet<string>;
   readonly #vary: Headers;
 
-  /** @param origins as browsers send them, in lower case; empty: no page may call */
+  /**
+   * @param origins in the form that browsers send, in lower case; empty: no page of another origin
+   * may call
+   */
   constructor(origins: readonly string[]) {
     this.#origins = new Set(origins);
     this.#vary = origins.length === 0 ? [] : [['vary', 'Origin']];

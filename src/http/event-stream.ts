@@ -1,9 +1,10 @@
 /**
- * Server-sent events (html.spec.whatwg.org, 9.2) on an HttpStream: their encoding, and the sink that sends them to
- * one reader and drops the reader if it is too slow. Server threads.
- * A slow reader costs memory: the native library copies bytes that a socket does not accept, and does not report how
- * many remain. So the sink counts the bytes written since the reader had last received everything, and drops the
- * reader at the limit. If all slow readers of the thread together hold too much, a lower limit applies.
+ * Server-sent events (html.spec.whatwg.org, 9.2) on an HttpStream: their encoding, and the sink
+ * that sends them to one reader and drops the reader if it is too slow. Server threads. A slow
+ * reader costs memory: the native library copies bytes that a socket does not accept, and does not
+ * report how many remain. So the sink counts the bytes written since all data was last sent, and
+ * drops the reader at the limit. If all slow readers of the thread together hold too much, a lower
+ * limit applies.
  */
 
 import type { EventSink, EventStream } from '../contract/handler.ts';
@@ -13,7 +14,10 @@ import type { HttpStream, StreamEvents } from './http-stream.ts';
 export const LIVE_BUFFERED_BYTES = 256 << 10;
 const LIVE_BUFFERED_TOTAL_BYTES = 128 << 20;
 
-/** Headers of every event stream besides its media type. They forbid caching and buffering on the way. */
+/**
+ * Headers of every event stream besides `Content-Type`. They forbid caching and buffering by
+ * proxies.
+ */
 export const EVENT_STREAM_HEADERS: readonly (readonly [string, string])[] = [
   ['cache-control', 'no-cache, no-transform'],
   ['x-accel-buffering', 'no'],
@@ -58,13 +62,16 @@ export function sendEventStream(
   stream.writeHead(status, headerLines, { kind: 'chunked' });
   const sink = new StreamSink(stream);
   stream.events = sink;
-  // A stream lives for hours, and its request is not read again.
+  // Release the request, because a stream lives for hours and its request is not read again.
   stream.head.headers = [];
   stream.received = [];
   sink.begin(source);
 }
 
-/** Counts the ticks of the event loop that wrote something. What one tick writes is flushed at its end. */
+/**
+ * Number of event loop ticks in which events were written. The bytes of a tick are flushed at its
+ * end.
+ */
 let tick = 0;
 let isTurnCounted = false;
 /** Bytes that the readers of this thread have not received. */
@@ -85,12 +92,15 @@ function bufferedBound(): number {
   return bufferedTotal > LIVE_BUFFERED_TOTAL_BYTES ? LIVE_BUFFERED_BYTES / 8 : LIVE_BUFFERED_BYTES;
 }
 
-/** The sink of one reader. The stream's events are methods, because there are thousands of readers. */
+/**
+ * The sink of one reader. It implements the stream's events as methods, because closures for
+ * thousands of readers would need more memory.
+ */
 class StreamSink implements EventSink, StreamEvents {
   readonly #stream: HttpStream;
-  /** Bytes written in this tick, or since the reader had last received everything. */
+  /** Bytes written in this tick, or since all data was last sent. */
   #bytes = 0;
-  /** The part of them that `bufferedTotal` counts. */
+  /** The part of `#bytes` that is included in `bufferedTotal`. */
   #counted = 0;
   #tick = -1;
   #isBlocked = false;

@@ -1,11 +1,12 @@
 /**
- * The request framings that are refused before anything is forwarded. uWebSockets.js accepts some messages that two
- * parsers may read differently (request smuggling, RFC 9112 section 11.2). If the addon watches the sockets
- * (`native/sockets/framing.h`), such messages never reach the library. The rules here check the headers that the
- * library returns; without the addon they are the only check. Pure; server threads, once a request.
+ * Decides which request framings are refused before anything is forwarded. uWebSockets.js accepts
+ * some messages that two parsers may read differently (request smuggling, RFC 9112 section 11.2).
+ * If the addon watches the sockets (`native/sockets/framing.h`), such messages never reach the
+ * library. The rules here check the headers that the library returns; without the addon they are
+ * the only check. Pure; server threads, once a request.
  */
 
-/** The answer to a request that the addon withheld from the library. */
+/** The answer to a request that the addon did not pass to the library. */
 interface FramingRefusal {
   status: 400 | 431 | 505;
   /** The error text for the client. */
@@ -80,7 +81,7 @@ function refuse(why: string): FramingVerdict {
   return { framing: 'none', content_length: 0, refusal: why };
 }
 
-/** Whether the header expects `100-continue`. Upper and lower case do not matter (RFC 9110 section 10.1.1). */
+/** Whether the header is `100-continue` in upper or lower case (RFC 9110 section 10.1.1). */
 export function isContinueExpected(expectation: string): boolean {
   return expectation.toLowerCase() === '100-continue';
 }
@@ -89,11 +90,12 @@ export function isContinueExpected(expectation: string): boolean {
 const LAST_CHUNK = Buffer.from('\r\n0\r\n\r\n');
 
 /**
- * uWebSockets.js reads `:;<=>?@` in a chunk-size line as digits, so `3;a=b` becomes a chunk of 244,443 bytes, and the
- * rest of the message, including its last chunk, looks like body. If a whole message arrives in one packet, this is
- * detectable: the data ends like a message although the parser expects more. Only checked for the first data of a
- * request, before anything is forwarded.
- * @param data the first bytes that the parser took for body
+ * uWebSockets.js reads `:;<=>?@` in a chunk-size line as digits, so `3;a=b` becomes a chunk of
+ * 244,443 bytes, and the rest of the message, including its last chunk, looks like body. If a whole
+ * message arrives in one packet, this is detectable: the data ends like a complete message although
+ * the parser expects more. This is checked only for the first data of a request, before anything is
+ * forwarded.
+ * @param data the first bytes that the parser returned as body
  */
 export function looksMisread(data: Uint8Array): boolean {
   return (

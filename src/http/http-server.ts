@@ -11,19 +11,23 @@ export interface ServerOptions {
   host: string;
   /** 0: any free one. */
   port: number;
-  /** Other threads listen on the same port, too. The main thread has checked that no other process does. */
+  /**
+   * Whether other threads listen on the same port, too. The main thread has then checked that no
+   * other process does.
+   */
   isShared: boolean;
   /** Called with every request that the guards allow. */
   onStream: (stream: HttpStream) => void;
-  /** Body of a refusal, because the two ports have different error formats. */
+  /** Makes the body of a refusal. The two ports have different error formats. */
   describeError: (status: number, message: string) => string;
   /** Absent: bodies may arrive at any rate. */
   pace?: UploadPace;
   /** Absent: without TLS. */
   tls?: ServerTls;
   /**
-   * Absent: a request for WebSocket is an ordinary request. True: it becomes a stream with `is_switch`
-   * (`HttpStream.writeSwitch`), and its connection ends with it. uWebSockets.js needs the addon for this.
+   * True: a WebSocket handshake becomes a stream with `is_switch` (`HttpStream.writeSwitch`), and
+   * its connection ends with the stream. Absent: it is an ordinary request. uWebSockets.js needs
+   * the addon for this.
    */
   switches_protocols?: boolean;
 }

@@ -13,7 +13,7 @@ export interface RequestHead {
   method: string;
   /** Raw path, never decoded. */
   path: string;
-  /** Raw, without `?`; null when the target has none (`/a` against `/a?`). */
+  /** Raw, without `?`; null for a target without `?`. */
   query: string | null;
   /** Flat [name, value, …] in wire order, duplicates kept; names in lower case. */
   headers: string[];
@@ -47,8 +47,8 @@ export abstract class HttpStream {
   /** The memory of the chunks. The owner may release it when it has used all chunks. */
   readonly pieces = new BodyPieces();
   /**
-   * Set by an owner that provides the memory itself: copies a chunk, so that it stays valid after the library's
-   * callback.
+   * Set by an owner that provides the memory: copies a chunk, so that it stays valid after the
+   * library's callback.
    */
   keepPiece: ((bytes: ArrayBuffer) => Buffer) | null = null;
   /** The whole body has arrived. */
@@ -69,11 +69,14 @@ export abstract class HttpStream {
   /** The listener waits for the first body bytes before it passes the stream on. */
   isAwaited = false;
   /**
-   * The client asks for another protocol. Everything after the head belongs to that protocol, and the connection ends
-   * with the stream.
+   * Whether the client requests another protocol. Then all bytes after the head belong to that
+   * protocol, and the connection ends with the stream.
    */
   is_switch = false;
-  /** The owner calls `flush` or `end` after each write, in the same callback: nothing is sent automatically. */
+  /**
+   * True: nothing is sent automatically, because the owner calls `flush` or `end` after each write,
+   * in the same callback.
+   */
   isFlushedByOwner = false;
   /** The reply is complete, sent or staged. */
   protected isEnded = false;
@@ -135,7 +138,7 @@ export abstract class HttpStream {
     this.releaseBody();
   }
 
-  /** Keeps a connection with long silences open: an upload or a reader may be slow. */
+  /** Prevents the timeout of a silent connection, because an upload or a reader may be slow. */
   abstract keepAlive(): void;
 
   /**
@@ -187,8 +190,8 @@ export abstract class HttpStream {
   ): void;
 
   /**
-   * Ends the connection without ending the reply. The client receives what was written, as far as it accepts it, and
-   * notices that the body is incomplete.
+   * Ends the connection without completing the reply. Written data is still sent if the client
+   * accepts it. The client then finds that the body is incomplete.
    */
   abstract destroy(): void;
 
@@ -197,13 +200,15 @@ export abstract class HttpStream {
   protected abstract releaseBody(): void;
 
   /**
-   * Called by the library's wrapper: more of the body, in the library's memory. `keepArriving` must be called before
-   * the library's callback ends. Until then, an owner that receives the stream may set where the bytes are copied.
+   * Called by the subclass with more of the body, which lies in the library's memory.
+   * `keepArriving` must be called before the library's callback ends. Until then, a new owner of
+   * the stream may set `keepPiece`.
    */
   takeBody(bytes: ArrayBuffer, isLast: boolean): void {
     if (isLast) this.bodyComplete = true;
     this.bodyBytes += bytes.byteLength;
-    // The rest of a request that was answered early: its owner uses neither the stream nor its memory any more.
+    // Ignore the rest of a request that was answered early, because its owner no longer uses the
+    // stream.
     if (this.closed) return;
     if (this.events.onBody !== undefined) this.events.onBody(this.#keep(bytes), isLast);
     else if (bytes.byteLength > 0) this.#arriving = bytes;
@@ -230,7 +235,7 @@ export abstract class HttpStream {
   }
 }
 
-/** Flat pairs → header lines. */
+/** Converts flat pairs to header lines. */
 export function joinLines(headers: readonly string[]): string {
   let lines = '';
   for (let at = 0; at < headers.length; at += 2) lines += `${headers[at]}: ${headers[at + 1]}\r\n`;

@@ -1,15 +1,15 @@
 /**
- * Parses a JSON body. Errors name the position and quote nothing of the body. Bounds are checked before parsing,
- * because the parser accepts any depth. Server threads.
+ * Parses a JSON body. Errors name the position, but quote no part of the body. Bounds are checked
+ * before parsing, because the parser accepts any depth. Server threads.
  */
 import { isUtf8 } from 'node:buffer';
 import { CatalogueError } from '../errors.ts';
 import { type NumberBound, parseUnrounded } from '../std/exact-json.ts';
 
 /**
- * A JSON body that exceeds one of these bounds is refused before it is parsed: depth, number of values (keys and list
- * items), keys in one object. Objects with many keys cost most. Numbers that keep their digits cost more. Their count
- * is bounded, too, in bodies that keep them.
+ * A JSON body that exceeds one of these bounds is refused before it is parsed: depth, number of
+ * values (keys and list items), keys in one object. Objects with many keys cost most.
+ * `kept_numbers` bounds the numbers whose exact digits are kept, which cost more than others.
  */
 export const JSON_BOUNDS = { depth: 512, values: 250_000, keys: 10_000, kept_numbers: 100_000 } as const;
 
@@ -17,7 +17,8 @@ export const JSON_BOUNDS = { depth: 512, values: 250_000, keys: 10_000, kept_num
 const SMALL_BODY_BYTES = 4_096;
 
 /**
- * @param numbers `unrounded` for a body of which parts are stored or compared as JSON: numbers then keep their digits
+ * @param numbers `unrounded` keeps the digits of all numbers, for a body of which parts are stored
+ * or compared as JSON
  * @returns undefined for an empty body
  * @throws CatalogueError `malformed_request`
  */
@@ -47,7 +48,8 @@ function findUtf8Fault(buffer: Buffer): number {
   const readable = Buffer.from(buffer.toString('utf8'));
   let at = 0;
   while (at < buffer.length && buffer[at] === readable[at]) at++;
-  // The replacement character may begin with the same bytes as the incomplete character, at most three.
+  // Step back by at most three bytes, because the replacement character may begin with the same
+  // bytes as the invalid sequence.
   while (at > 0 && !isUtf8(buffer.subarray(0, at))) at--;
   return at;
 }
@@ -129,14 +131,18 @@ const TEXT = /"(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[\da-fA-F]{4}))*/y;
 const SPACE = /[ \t\n\r]*/y;
 
 /**
- * The position at which a text stops being JSON (RFC 8259), in UTF-16 units; its length if it is incomplete or valid.
- * For texts that do not parse: slower than the parser, but independent of the engine's error messages.
+ * The position at which a text stops being JSON (RFC 8259), in UTF-16 units; its length if it is
+ * incomplete or valid. Used only for texts that do not parse. It is slower than the parser, but
+ * independent of the engine's error messages.
  */
 function findJsonFault(text: string): number {
   /** Open lists and objects, the innermost last. */
   const open: ('{' | '[')[] = [];
   let at = skip(SPACE, text, 0);
-  /** A value; a value or the end of the list; a key; a key or the end of the object; what follows a value. */
+  /**
+   * The expected next element: a value; a value or the end of the list; a key; a key or the end of
+   * the object; a comma or an end.
+   */
   let expected: 'value' | 'item' | 'key' | 'member' | 'after' = 'value';
   while (at < text.length) {
     const character = text[at]!;

@@ -1,7 +1,8 @@
 /**
- * The header lines of requests that a thread has seen. The library gives a request's lines one by one, each with two
- * texts and a call; an agent's requests all have the same lines, except for a few values. So the addon compares a head
- * byte by byte with the connection's last one. If they are equal, this file reuses the texts. Server threads.
+ * Caches the header lines of requests. The library returns a request's lines one by one, with a
+ * call and two new strings for each, although an agent's requests have the same lines except for a
+ * few values. So the addon compares a head byte by byte with the connection's last head. If they
+ * are equal except for these values, this file reuses the strings. Server threads.
  */
 import type { HttpRequest } from 'uWebSockets.js';
 import { HEAD_SLOTS, socketEngine } from '../../native/socket-engine.ts';
@@ -27,11 +28,13 @@ export const VARYING_FIELDS: ReadonlySet<string> = new Set([
   'x-cloud-trace-context',
 ]);
 
-/** Headers that the listener reads line by line. A head that has one of them is not remembered. */
+/**
+ * Headers that the listener interprets for each request. A head that has one of them is not cached.
+ */
 const READ_FIELDS: ReadonlySet<string> = new Set(['transfer-encoding', 'expect', 'upgrade']);
 
 interface KnownHead {
-  /** Flat pairs as `RequestHead` has them. */
+  /** Flat pairs, as in `RequestHead`. */
   headers: readonly string[];
   /** Positions of the varying values. */
   varying: readonly number[];
@@ -51,7 +54,7 @@ const heads: (KnownHead | undefined)[] = new Array(HEAD_SLOTS).fill(undefined);
 
 /**
  * The headers of a request whose head the addon knows, one byte per character.
- * @param slot what `takeHead` has returned
+ * @param slot the result of `takeHead`
  */
 export function recallHeaders(slot: number, request: HttpRequest): RecalledHeaders {
   const { headers, varying, length_at } = heads[slot]!;
@@ -71,7 +74,7 @@ export function rememberHeaders(headers: readonly string[]): void {
     const name = headers[at - 1]!;
     if (READ_FIELDS.has(name)) return;
     if (!VARYING_FIELDS.has(name)) continue;
-    // The library can look up only the first line of a name.
+    // Do not cache a repeated name, because the library can look up only the first line of a name.
     if (names.has(name)) return;
     names.add(name);
     varying.push(at);

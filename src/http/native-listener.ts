@@ -1,12 +1,13 @@
 /**
- * A listener on uWebSockets.js: one catch-all handler makes a stream of every request and passes it on when it is
- * safe to act on. Only this file loads the native library. Server threads.
- * If the addon is available (`native/socket-engine.ts`), the library reads the sockets through it. Messages that two
- * parsers could read differently never reach the library. Connections beyond the limits are refused before the library
- * sees them. Before a request is passed on, its framing has been checked (`framing-guard.ts`). For a chunked request,
- * the first chunk has arrived and the parser had a chance to reject it. For a request with a length, the first bytes
- * have arrived, or the listener has waited briefly. So the gateway forwards nothing malformed, and usually has the
- * whole body.
+ * A listener on uWebSockets.js: one catch-all handler makes a stream of every request and passes it
+ * on when the request has passed the checks. Only this file loads the native library. Server
+ * threads. If the addon is available (`native/socket-engine.ts`), the library reads the sockets
+ * through it. Messages that two parsers could read differently never reach the library. Connections
+ * beyond the limits are refused before the library sees them. Before a request is passed on, its
+ * framing has been checked (`framing-guard.ts`). For a chunked request, the first chunk has arrived
+ * and the parser had a chance to reject it. For a request with a length, the first bytes have
+ * arrived, or the listener has waited briefly. So the gateway forwards nothing malformed, and
+ * usually has the whole body.
  */
 
 import type { HttpRequest, HttpResponse, us_listen_socket } from 'uWebSockets.js';
@@ -28,11 +29,11 @@ import { explainListenFailure, findPort } from './port.ts';
 import { restoreValues } from './raw-head.ts';
 import { SHUTTING_DOWN, TOO_MANY, TOO_MANY_ALERT, TOO_SLOW } from './refusal-words.ts';
 
-/** Interval at which slow streams restart the parser's 10-second limit. */
+/** Interval at which the 10-second timeout of open streams is restarted. */
 const KEEP_ALIVE_SWEEP_MS = 4_000;
 /** Interval at which a listener without free descriptors tries to accept again. */
 const ACCEPT_AGAIN_MS = 500;
-/** The reason after the mark (`native/socket-engine.ts`). */
+/** Number of digits of the refusal's reason after the mark (`native/socket-engine.ts`). */
 const REASON_DIGITS = 2;
 const SWITCHED_LENGTH = String(SWITCHED_BYTES);
 const NOT_ASCII = /[^\0-\x7f]/;
@@ -93,7 +94,10 @@ class NativeListener implements HttpServer {
   readonly host: string;
   port = 0;
   readonly #native: NativeModule;
-  /** The last one listens. The earlier ones have earlier certificates, and still serve their connections. */
+  /**
+   * The last app listens. The earlier apps have earlier certificates and still serve their
+   * connections.
+   */
   readonly #apps: TemplatedApp[] = [];
   readonly #options: ServerOptions;
   #certificate: CertificateWatch | null = null;
@@ -102,7 +106,10 @@ class NativeListener implements HttpServer {
   /** Replaces a refused message in the library's input; '' if the sockets are not watched. */
   readonly #mark: string;
   #isDraining = false;
-  /** A refusal closes its connection after the parsed messages. Requests pipelined after it are not served. */
+  /**
+   * True while a refusal is pending. Its connection is closed after the parsed messages, and
+   * requests pipelined after it are not served.
+   */
   #isPoisoned = false;
 
   constructor(native: NativeModule, options: ServerOptions) {
@@ -200,7 +207,10 @@ class NativeListener implements HttpServer {
     this.#listenSocket = listenSocket;
   }
 
-  /** The complete answer with its head, because it bypasses the library. */
+  /**
+   * Makes the answer to a connection beyond the limits, with its head, because it bypasses the
+   * library.
+   */
   #describeCrowd(): string {
     const body = Buffer.from(this.#options.describeError(503, TOO_MANY));
     const lines = `Content-Type: application/json\r\nContent-Length: ${body.length}\r\nRetry-After: 1\r\nConnection: close`;
@@ -305,11 +315,11 @@ class NativeListener implements HttpServer {
     else this.#awaitChunk(res, stream);
   }
 
-  /** Passes the stream on with its first bytes, or after a short wait without any. */
+  /** Passes the stream on with the first bytes of its body, or without any after a short wait. */
   #awaitLength(res: HttpResponse, stream: HttpStream): void {
     this.#streams.await(stream);
     res.onData((bytes, isLast) => {
-      // An empty first call comes with the head before the body arrives.
+      // Ignore the empty first call, which comes with the head.
       if (bytes.byteLength === 0 && !isLast) return;
       this.#takeBody(stream, bytes, isLast);
       this.#streams.handOver(stream);
@@ -333,7 +343,7 @@ class NativeListener implements HttpServer {
     stream.takeBody(bytes, isLast);
   }
 
-  /** Ends a request whose body cannot be completed, with an answer if none has begun. */
+  /** Ends a request whose body cannot be completed. Sends an answer if none has begun. */
   #breakOff(stream: HttpStream, status: number, message: string): void {
     if (stream.replied) stream.destroy();
     else this.#answer(stream, status, message, true);
@@ -365,7 +375,7 @@ class NativeListener implements HttpServer {
     });
   }
 
-  /** Answers a request that the addon withheld from the library, and ends its connection. */
+  /** Answers a request that the addon did not pass to the library, and ends its connection. */
   #refuseUnread(res: HttpResponse, reason: number): void {
     const { status, words } = findRefusal(reason);
     this.#answer(new NativeStream(res, UNREAD_HEAD, this.#onGone), status, words, true);
@@ -398,7 +408,7 @@ interface ReadFields {
   headers: string[];
   verdict: ReturnType<typeof judgeFraming>;
   is_switch: boolean;
-  /** The client waits for `100 Continue`, which the parser does not send. */
+  /** Whether the client waits for `100 Continue`, which the parser does not send in this case. */
   is_go_ahead_due: boolean;
 }
 
@@ -409,7 +419,7 @@ function recallFields(slot: number, req: HttpRequest): ReadFields {
   return { headers, verdict, is_switch: false, is_go_ahead_due: false };
 }
 
-/** @param mark the addon's; '' without it */
+/** @param mark the addon's mark; '' without the addon */
 function readFields(req: HttpRequest, mark: string): ReadFields {
   const headers: string[] = [];
   let contentLength: string | null = null;
@@ -445,8 +455,8 @@ function readFields(req: HttpRequest, mark: string): ReadFields {
 
 /**
  * The native library returns bytes above 127 as UTF-8 text. This restores the bytes, one per character.
- * @returns why the request must be refused: bytes that were not UTF-8 are lost, and forwarding other bytes would not
- *   be transparent
+ * @returns why the request must be refused: its original bytes are lost, because they were not
+ *   UTF-8
  */
 function restoreTarget(head: RequestHead): string | null {
   if (NOT_ASCII.test(head.path)) {
@@ -460,7 +470,7 @@ function restoreTarget(head: RequestHead): string | null {
   return null;
 }
 
-/** The same for header lines. */
+/** Restores the bytes of header values, like `restoreTarget`. */
 function restoreFields(headers: string[], req: HttpRequest): string | null {
   for (let at = 1; at < headers.length; at += 2) {
     const value = headers[at]!;

@@ -1,11 +1,11 @@
 /**
- * A stream on uWebSockets.js. It owns the native request and response handles, and sends a reply with one system call
- * per tick. Server threads.
- * uWebSockets.js writes `Date` and the framing header itself, after the others. The rest of the head is written as
- * one block: `writeHeader` copies its arguments to the wire unchanged, so a value that contains further lines is the
- * cheapest way to write many headers. It is also the only way to write what the library has no call for (an
- * informational answer, trailers). The lines of such a block were parsed as header lines before, so they contain no
- * extra line ends.
+ * A stream on uWebSockets.js. It owns the native request and response handles, and sends a reply
+ * with one system call per tick. Server threads. uWebSockets.js writes `Date` and the framing
+ * header itself, after the others. The rest of the head is written as one block: `writeHeader`
+ * copies its arguments to the wire unchanged, so a value that contains further lines is the
+ * cheapest way to write many headers. It is also the only way to write informational answers and
+ * trailers, for which the library has no call. The lines of such a block were parsed as header
+ * lines before, so their values contain no line ends.
  */
 
 import type { HttpResponse } from 'uWebSockets.js';
@@ -25,7 +25,9 @@ const CHUNK_FRAME_BYTES = 16;
 const OWN_LINES_BYTES = 256;
 /** Longer chunks are split. */
 const CHUNK_BYTES_MAX = CORK_BYTES - 2 * CHUNK_FRAME_BYTES;
-/** On a socket for both IP versions, the native library puts this before an IPv4 address. */
+/**
+ * On a socket for both IP versions, the native library writes this prefix before an IPv4 address.
+ */
 const MAPPED_IPV4 = '0000:0000:0000:0000:0000:ffff:';
 
 function readMappedIpv4(text: string): string {
@@ -39,14 +41,17 @@ export class NativeStream extends HttpStream {
   #headLines = '';
   #framing: ReplyFraming = { kind: 'chunked' };
   #headSent = false;
-  /** An informational answer used the native status line. Later status lines are written as header lines. */
+  /**
+   * True after an informational answer, which used the native status line. Later status lines are
+   * written as header lines.
+   */
   #statusSent = false;
   #staged: Buffer[] = [];
-  /** Staged data waits for the client, in copies. */
+  /** Whether the staged data was copied, because it waits for the client. */
   #isStagedKept = false;
   #written = 0;
   #isFlushScheduled = false;
-  /** Staged data exceeds one cork: another flush is needed. */
+  /** Whether staged data exceeds one cork, so that another flush is needed. */
   #isFlushCut = false;
   #isBlocked = false;
   /** The library will call back when the client has accepted the waiting data. */
@@ -80,8 +85,8 @@ export class NativeStream extends HttpStream {
   }
 
   /**
-   * Disables the parser's 10-second limit on silent connections: an upload or a reader may be slow. (`resume` re-arms the timer as a
-   * side effect; a paused stream has none.)
+   * Restarts the parser's 10-second timeout of silent connections, because an upload or a reader
+   * may be slow. `resume` restarts it as a side effect; a paused stream has no timeout.
    */
   keepAlive(): void {
     if (!this.closed && !this.isBodyPaused) this.releaseBody();
@@ -104,13 +109,17 @@ export class NativeStream extends HttpStream {
         this.#statusSent = true;
         this.#res.writeStatus(toWire(`${status}\r\n${lines}`));
       } else {
-        // The native status line needs a header before raw lines; this one has no effect.
+        // The library writes its status line with the first header, so one header must precede the
+        // raw lines. This header has no effect.
         this.#writeRaw(`HTTP/1.1 ${status}\r\n${lines === '' ? 'Connection: keep-alive\r\n' : lines}`);
       }
     });
   }
 
-  /** A chunked reply's head is sent with its first body byte: the native library cannot send it earlier. */
+  /**
+   * Stages the head. The head of a chunked reply is sent with the first body byte, because the
+   * native library cannot send it earlier.
+   */
   writeHead(status: string, headerLines: string, framing: ReplyFraming): void {
     if (this.closed || this.replied) return;
     this.replied = true;
@@ -134,11 +143,11 @@ export class NativeStream extends HttpStream {
     if (this.#isFlushScheduled) this.#flush();
   }
 
-  /** The connection is closed after trailers. */
+  /** Completes the reply. After trailers, the connection is closed. */
   end(trailers: string[] | null = null): void {
     if (this.closed || this.isEnded) return;
     this.isEnded = true;
-    // The rest of the request must be read before the next request can arrive.
+    // Resume reading the body, because the next request follows it.
     this.resumeBody();
     if (trailers !== null && trailers.length > 0 && this.#framing.kind === 'chunked') {
       this.#trailers = joinLines(trailers);
@@ -160,7 +169,8 @@ export class NativeStream extends HttpStream {
     const closesConnection = closeConnection || this.is_switch;
     const isHead = this.head.method === 'HEAD';
     const length = Buffer.byteLength(body);
-    // The library would wait for a body of the length that `endWithoutBody` names, even on an open connection.
+    // Write the length as a header line: with `endWithoutBody(length)`, the library would wait for
+    // a body of this length.
     let lines = isHead ? `${headerLines}Content-Length: ${length}\r\n` : headerLines;
     const isCut = isHead && closesConnection;
     if (isCut) lines += 'Connection: close\r\n\r\n';
@@ -173,7 +183,7 @@ export class NativeStream extends HttpStream {
       this.close(aborted);
       return;
     }
-    // Data that is written within the library's own callbacks is sent after them.
+    // Data that is written within a callback of the library is sent only after the callback.
     setImmediate(() => {
       if (this.closed) return;
       this.close(aborted);
@@ -202,12 +212,13 @@ export class NativeStream extends HttpStream {
     if (this.closed || !this.replied) return;
     do this.#res.cork(this.#flushCorked);
     while (this.#isFlushCut && !this.closed);
-    // Close only after the cork has sent the bytes: the owner may do much work at the end, while the client waits for
-    // them.
+    // Close only after the cork has sent the bytes, so that the client does not wait while the
+    // owner works in `onClosed`.
     if (this.#isComplete) this.close(false);
     // A connection that ends with its reply can be closed only after the cork has sent the bytes.
     if (this.#closesConnection && !this.closed) {
-      // Called before the socket closes. Closing calls onAborted at once, so a complete reply would count as aborted.
+      // Close the stream before the socket: closing the socket calls onAborted at once, which would
+      // count the complete reply as aborted.
       this.close(false);
       this.#res.close();
     }
@@ -323,7 +334,10 @@ export class NativeStream extends HttpStream {
     this.#writeHeadLines(this.#status, this.#headLines);
   }
 
-  /** Asks the library to report when the client accepts more. A reply that is sent whole at once does not need it. */
+  /**
+   * Registers the library's callback for the time when the client accepts more data. A reply that
+   * is sent at once does not need it.
+   */
   #hearDrains(): void {
     if (this.#hearsDrains) return;
     this.#hearsDrains = true;

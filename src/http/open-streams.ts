@@ -10,7 +10,7 @@ const FIRST_BYTES_WAIT_MS = 10;
 /** Number of measurements within the time over which a rate is averaged. */
 const PACE_LOOKS = 4;
 
-/** The lowest rate of a body. Time in which we do not read the body does not count. */
+/** The minimum rate at which a body must arrive. Time while the body is paused does not count. */
 export interface UploadPace {
   bytes_per_sec: number;
   /** On average over this time. */
@@ -18,7 +18,7 @@ export interface UploadPace {
 }
 
 export class OpenStreams {
-  /** Each stream knows its index in this list. A Set in its place would rehash often. */
+  /** Each stream stores its index in this list. A Set would rehash often. */
   readonly #streams: HttpStream[] = [];
   readonly #onStream: (stream: HttpStream) => void;
   #awaitTimer: NodeJS.Timeout | null = null;
@@ -26,7 +26,8 @@ export class OpenStreams {
   #onIdle: (() => void) | null = null;
 
   /**
-   * @param onStream called with each stream once, when its first bytes have arrived or the wait is over
+   * @param onStream called with each stream once, when its first bytes have arrived or the wait has
+   * ended
    */
   constructor(onStream: (stream: HttpStream) => void) {
     this.#onStream = onStream;
@@ -65,7 +66,7 @@ export class OpenStreams {
     this.#awaitTimer ??= setTimeout(this.#endWait, FIRST_BYTES_WAIT_MS);
   }
 
-  /** Hands an awaited stream over. */
+  /** Passes a waiting stream on. */
   handOver(stream: HttpStream): void {
     if (!stream.isAwaited) return;
     stream.isAwaited = false;

@@ -15,8 +15,8 @@ class PlainConnections {
   #isNearCapped = false;
 
   /**
-   * Limits all connections together and those of one address; 0: no limit. @param isNearCapped also for loopback and
-   * private networks
+   * Sets the limits on all connections together and on those of one address; 0: no limit. @param
+   * isNearCapped whether the limit per address also applies to loopback and private networks
    */
   cap(total: number, byAddress: number, isNearCapped: boolean): void {
     this.#total = total;

@@ -1,8 +1,9 @@
 /**
- * A listener on node:http, for machines without a binary of uWebSockets.js. It passes a stream on under the same
- * conditions as the other listener (`native-listener.ts`). Server thread.
- * Node's parser is strict and decodes each body before anything is forwarded, so a message that two parsers could
- * read differently becomes unambiguous. It differs in one point: chunk extensions are skipped instead of refused.
+ * A listener on node:http, for machines without a binary of uWebSockets.js. It passes a stream on
+ * under the same conditions as the other listener (`native-listener.ts`). Server thread. Node's
+ * parser is strict and decodes each body before anything is forwarded, so a message that two
+ * parsers could read differently becomes unambiguous. Unlike the other listener, it skips chunk
+ * extensions instead of refusing them.
  */
 
 import { once } from 'node:events';
@@ -24,20 +25,20 @@ import { SHUTTING_DOWN, TOO_MANY, TOO_MANY_ALERT, TOO_SLOW } from './refusal-wor
 import { STATUS_CODES } from './status-codes.ts';
 
 /**
- * How long a connection may be silent before its request's head is complete, and between requests; the same as on the
- * other listener.
+ * Maximum silence of a connection between requests and before the head of a request is complete; as
+ * on the other listener.
  */
 const SILENCE_MS = 10_000;
 const SILENCE_LOOK_MS = 2_000;
 /**
- * How long a connection that we end stays open while its client still sends. If it were closed at once, the answer
- * could be lost.
+ * How long a connection that the server ends stays open while its client still sends. If it were
+ * closed at once, the answer could be lost.
  */
 const LINGER_MS = 2_000;
 
 /**
- * Maximum number of requests of one connection that may wait for the answer to an earlier one. Beyond it the connection
- * is closed.
+ * Maximum number of requests of one connection that may wait for the answer to an earlier one. A
+ * connection with more is closed.
  */
 const PIPELINED_MAX = 1_000;
 
@@ -76,8 +77,8 @@ export function hangUpPlain(): void {
 }
 
 /**
- * A request for another protocol than WebSocket is an ordinary request: Node checks `upgrade` before it reads the
- * body.
+ * A request that treats an upgrade to any protocol but WebSocket as an ordinary request. Node
+ * checks `upgrade` before it reads the body.
  */
 class PlainRequest extends IncomingMessage {
   declare private asked: boolean | null;
@@ -147,14 +148,14 @@ class PlainListener implements HttpServer {
         : createSecureServer({ ...given, ...readPair(tls.files), handshakeTimeout: SILENCE_MS });
     this.#admitFirst(server);
     server.on('request', this.#onRequest);
-    // Other expectations than 100-continue are ignored.
+    // Expectations other than 100-continue are ignored.
     server.on('checkExpectation', this.#onRequest);
     if (switches_protocols === true) server.on('upgrade', this.#onSwitch);
     server.on('connect', (_request: IncomingMessage, socket: Socket) => this.#refuseRaw(socket, VERSION));
     server.on('clientError', (thrown: NodeJS.ErrnoException, socket: Socket) => this.#onBad(thrown, socket));
     if (tls !== undefined)
       server.on('secureConnection', (socket: TLSSocket) => socket.disableRenegotiation());
-    // Lines beyond Node's own bound would be dropped silently.
+    // Switch off Node's bound on header lines, because Node drops further lines silently.
     server.maxHeadersCount = 0;
     return server;
   }
@@ -243,7 +244,7 @@ class PlainListener implements HttpServer {
     });
   };
 
-  /** Acts now, or when the earlier requests of the connection have been answered. */
+  /** Calls the function now, or when the earlier requests of the connection have been answered. */
   #inTurn(socket: Socket, act: (connection: Connection) => void): void {
     const connection = this.#connectionOf(socket);
     if (connection.isRefused) return;
@@ -281,7 +282,10 @@ class PlainListener implements HttpServer {
     return stream;
   }
 
-  /** Passes the stream on with its first bytes; a request with a length also after a short wait without any. */
+  /**
+   * Passes the stream on with the first bytes of its body. A request with a length is passed on
+   * after a short wait even without bytes.
+   */
   #awaitBody(request: IncomingMessage, stream: PlainStream): void {
     const { framing, content_length } = stream.head;
     if (framing === 'length') this.#streams.await(stream);
@@ -308,12 +312,13 @@ class PlainListener implements HttpServer {
     this.#streams.remove(stream);
     if (connection.open !== stream) return;
     connection.open = null;
-    // Serve the requests in the order of arrival, but not within the end of the previous one.
+    // Serve the requests in the order of arrival, each in a later tick than the end of the previous
+    // one.
     const next = connection.waiting.shift();
     if (next !== undefined && !socket.destroyed) setImmediate(next);
   }
 
-  /** Ends a request whose body cannot be completed, with an answer if none has begun. */
+  /** Ends a request whose body cannot be completed. Sends an answer if none has begun. */
   #breakOff(stream: PlainStream, status: number, message: string): void {
     if (stream.replied) stream.destroy();
     else this.#refuse(stream, this.#connectionOf(stream.socket), status, message, true);
@@ -340,7 +345,7 @@ class PlainListener implements HttpServer {
     stream.reply(status, 'Content-Type: application/json\r\n', body, true, aborted);
   }
 
-  /** Node's parser has rejected the connection, or its time is over. */
+  /** Handles Node's `clientError`: an invalid request, a timeout or a socket error. */
   #onBad(thrown: NodeJS.ErrnoException, socket: Socket): void {
     const connection = this.#connectionOf(socket);
     if (connection.isRefused) return;

@@ -1,7 +1,7 @@
 /**
- * A stream on node:http. Server threads.
- * Each chunk is copied here, unlike on the other server, because the owner reuses its memory when `flush` returns and
- * Node may keep the chunk until the system has accepted it.
+ * A stream on node:http. Server threads. Unlike on the other server, each written chunk is copied:
+ * the owner reuses the chunk's memory after `flush`, but Node may keep the chunk until the system
+ * has accepted it.
  */
 
 import type { IncomingMessage, ServerResponse } from 'node:http';
@@ -24,7 +24,7 @@ export class PlainStream extends HttpStream {
   readonly #response: ServerResponse;
   readonly socket: Socket;
   #framing: ReplyFraming = { kind: 'chunked' };
-  /** The protocol has been switched: bytes pass unchanged. */
+  /** Whether the protocol was switched, so that bytes pass unchanged. */
   #isSwitched = false;
   #isBlocked = false;
   #isFlushScheduled = false;
@@ -63,7 +63,9 @@ export class PlainStream extends HttpStream {
     else this.#request.resume();
   }
 
-  /** Node's server has no limit on a connection whose request it has read. */
+  /**
+   * Does nothing, because Node's server has no timeout for a connection whose request it has read.
+   */
   keepAlive(): void {}
 
   writeSwitch(headerLines: string): void {
@@ -102,7 +104,7 @@ export class PlainStream extends HttpStream {
 
   end(trailers: string[] | null = null): void {
     if (this.closed || this.isEnded) return;
-    // The rest of the request must be read before the next request can arrive.
+    // Resume reading the body, because the next request follows it.
     this.resumeBody();
     this.isEnded = true;
     if (trailers !== null && this.#framing.kind === 'chunked') this.#response.addTrailers(pairsOf(trailers));
@@ -181,7 +183,7 @@ function describeFraming(framing: ReplyFraming): string {
   return framing.bytes === null ? '' : `Content-Length: ${framing.bytes}\r\n`;
 }
 
-/** Header lines → flat pairs. */
+/** Converts header lines to flat pairs. */
 function splitLines(lines: string): string[] {
   const pairs: string[] = [];
   for (const line of lines.split('\r\n')) {

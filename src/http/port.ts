@@ -6,8 +6,8 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 
 /**
- * @param port 0: any free one
- * @returns the port, which was just free
+ * @param port 0: any free port
+ * @returns the port, which was free at the time of the check
  * @throws Error if the address is in use or not allowed
  */
 export async function findPort(host: string, port: number): Promise<number> {
@@ -53,7 +53,10 @@ const REASONS: Readonly<Record<string, string>> = {
   EACCES: 'the system does not allow this port',
 };
 
-/** One line with the reason and the remedy. It is shown without a stack, like errors of the system. */
+/**
+ * Makes an error with the reason and the remedy in one line. Like system errors, it is shown
+ * without a stack.
+ */
 export function describeListenError(host: string, port: number, cause?: unknown): Error {
   const code = (cause as NodeJS.ErrnoException | undefined)?.code ?? 'EADDRINUSE';
   const reason = REASONS[code] ?? `it was refused (${code})`;
@@ -61,7 +64,7 @@ export function describeListenError(host: string, port: number, cause?: unknown)
   return Object.assign(new Error(words, { cause }), { code });
 }
 
-/** Tries the address again. The system's error then says why a listener failed that gave no reason. */
+/** Tries the address again to find out why a listener failed without a reason. */
 export async function explainListenFailure(host: string, port: number): Promise<Error> {
   return findPort(host, port).then(
     () => describeListenError(host, port),

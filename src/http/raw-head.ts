@@ -1,6 +1,7 @@
 /**
- * The header values of a request, byte for byte. The library takes bytes above 127 at the beginning or end of a value for
- * spaces, and removes them. For heads with such bytes, the addon keeps the lines. Server threads.
+ * Restores the header values of a request byte for byte. The library treats bytes above 127 at the
+ * beginning or end of a value as spaces and removes them. For heads with such bytes, the addon
+ * keeps the original lines. Server threads.
  */
 import { socketEngine } from '../../native/socket-engine.ts';
 
@@ -10,7 +11,7 @@ import { socketEngine } from '../../native/socket-engine.ts';
  * @returns false if the addon's head has other lines
  */
 export function restoreValues(headers: string[]): boolean {
-  // The request line comes first; the last line is empty, and so is what follows it.
+  // Remove the request line at the beginning, and the two empty strings after the last header line.
   const lines = socketEngine.rawHead().split('\r\n').slice(1, -2);
   const colons = lines.map((line) => line.indexOf(':'));
   const areSame = lines.every((line, at) => line.slice(0, colons[at]).toLowerCase() === headers[at * 2]);

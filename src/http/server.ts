@@ -1,7 +1,8 @@
 /**
- * An HTTP/1.1 listener: passes on an HttpStream for every request when it is safe to act on. Server threads.
- * It uses uWebSockets.js if that has a binary for this machine (`native-listener.ts`), otherwise node:http
- * (`plain-listener.ts`), which is slower. A thread uses one of them for all its listeners.
+ * An HTTP/1.1 listener: makes an HttpStream of every request and passes it on when the request has
+ * passed the checks. Server threads. It uses uWebSockets.js if that has a binary for this machine
+ * (`native-listener.ts`), otherwise node:http (`plain-listener.ts`), which is slower. A thread uses
+ * one of them for all its listeners.
  */
 
 import type { HttpServer, ServerOptions } from './http-server.ts';
@@ -11,14 +12,15 @@ import { hangUpPlain, listenPlainly } from './plain-listener.ts';
 /** The implementation: the fast library, or Node's own server. */
 type ServerKind = 'uwebsockets' | 'node';
 
-/** The implementation that this thread has loaded; null before. */
+/** The implementation that this thread has loaded; null before loading. */
 let loaded: { kind: ServerKind; native: NativeModule | null } | null = null;
 
 /**
  * Loads the implementation for this thread's listeners. `UWS_HTTP_MAX_HEADERS_SIZE` must be in the environment before
  * (config.ts), because uWebSockets.js reads it when it loads.
- * @param wanted `auto`: what was loaded before, otherwise uWebSockets.js if it has a binary
- * @returns what was loaded
+ * @param wanted `auto`: the implementation that was loaded before, otherwise uWebSockets.js if it
+ * has a binary
+ * @returns the loaded implementation
  * @throws Error if uWebSockets.js is requested and has no binary
  */
 export async function loadServer(wanted: ServerKind | 'auto' = 'auto'): Promise<ServerKind> {
@@ -29,7 +31,7 @@ export async function loadServer(wanted: ServerKind | 'auto' = 'auto'): Promise<
   return loaded.kind;
 }
 
-/** @returns what this thread has loaded, null before */
+/** @returns the implementation that this thread has loaded; null before loading */
 export function loadedServer(): ServerKind | null {
   return loaded?.kind ?? null;
 }

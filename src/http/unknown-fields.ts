@@ -1,6 +1,6 @@
 /**
- * Finds the fields of a request that its endpoint does not know. The API ignores such fields, so a caller would not
- * notice a mistyped name; therefore the answer lists them in a header. Server threads.
+ * Finds the fields of a request that its endpoint does not know. The API ignores such fields. The
+ * answer lists them in a header, so that callers notice mistyped names. Server threads.
  */
 import { z } from 'zod';
 import type { Endpoint } from '../contract/endpoint.ts';
@@ -80,7 +80,7 @@ function planOf(schema: z.ZodType | undefined): Plan {
     const items = planOf(schema.def.element as z.ZodType);
     return items === null ? null : { items };
   }
-  // A schema that keeps or refuses unnamed fields handles them itself.
+  // A schema that keeps or refuses undeclared fields handles them itself.
   if (!(schema instanceof z.ZodObject) || schema.def.catchall !== undefined) return null;
   const names = new Map<string, Plan>();
   for (const [name, field] of Object.entries(schema.def.shape)) names.set(name, planOf(field as z.ZodType));

@@ -1,7 +1,8 @@
 /**
- * Validates a request's path, query and body with the schemas of its endpoint, and makes the handler's input or a 422
- * in the format of FastAPI and pydantic v2 (document 4, "Credentials, roles, errors"). The cost and the echoes of a
- * refusal are bounded, and secrets are not echoed. Server threads.
+ * Validates a request's path, query and body with the schemas of its endpoint, and makes the
+ * handler's input or a 422 in the format of FastAPI and pydantic v2 (document 4, "Credentials,
+ * roles, errors"). The cost of a refusal and the values that it repeats are bounded, and it repeats
+ * no secrets. Server threads.
  */
 import type { z } from 'zod';
 import type { Endpoint } from '../contract/endpoint.ts';
@@ -17,8 +18,8 @@ import { isRawNumber } from '../std/exact-json.ts';
 import { parseJsonBody } from './json-body.ts';
 
 /**
- * Bounds for what a 422 repeats of the request: number of errors, and for an invalid value its characters, values and
- * levels.
+ * Bounds of a 422: number of errors; and for repeated values of the request, characters, number of
+ * values and levels of nesting.
  */
 const ECHO_BOUNDS = { errors: 100, characters: 16_384, values: 100, depth: 8 } as const;
 
@@ -60,7 +61,7 @@ export function readInput(
 /** The last value of a repeated name counts, as in the original service. */
 function readQuery(query: string, ...names: (readonly string[])[]): Record<string, string> {
   const values: Record<string, string> = {};
-  // The server returns bytes as characters. A query outside ASCII was UTF-8.
+  // The server returns each byte as a character. A query with non-ASCII bytes is decoded as UTF-8.
   const parsed = new URLSearchParams(
     /[^\0-\x7f]/.test(query) ? Buffer.from(query, 'latin1').toString() : query,
   );
@@ -74,14 +75,17 @@ function readQuery(query: string, ...names: (readonly string[])[]): Record<strin
 /** Matches a `Content-Encoding` that means no encoding, even if it names that several times. */
 const IDENTITY = /^\s*(identity\s*)?(,\s*(identity\s*)?)*$/i;
 
-/** A body that is not declared as JSON is a text, and a text is not an object: 422, as in the original service. */
+/**
+ * Reads the body. A body that is not declared as JSON counts as a text, so a schema for an object
+ * refuses it with 422, as in the original service.
+ */
 function readBody({ headers, body }: ApiRequest, schema: z.ZodType): unknown {
   if (body.length === 0) return undefined;
   const encoding = headers.get('content-encoding');
   if (encoding !== undefined && !IDENTITY.test(encoding)) throw new CatalogueError('encoded_body');
   if (isJsonType(headers.get('content-type') ?? '')) {
     const value = parseJsonBody(body, holdsFreeJson(schema) ? 'unrounded' : 'rounded') ?? undefined;
-    // For object schemas a number is not an object, however many digits it has.
+    // Object schemas must refuse a number, but a number with kept digits is an object.
     return isRawNumber(value) ? Number(value.rawJSON) : value;
   }
   return Buffer.from(body.subarray(0, ECHO_BOUNDS.characters)).toString();
@@ -174,7 +178,7 @@ export class ViolationList {
           });
         }
       } else if (issue.code === 'invalid_union' && (issue.errors?.length ?? 0) > 0) {
-        // Of several alternatives, only the one that is closest to the value reports its errors.
+        // Report only the errors of the alternative that is closest to the value.
         const closest = issue.errors!.reduce((best, next) => (next.length < best.length ? next : best));
         this.addIssues(closest, raw, place, path);
       } else {
@@ -199,7 +203,7 @@ export class ViolationList {
   }
 }
 
-/** Keys come from the request. */
+/** Bounds and cleans a key, which may come from the request. */
 function nameStep(step: string | number): string | number {
   return typeof step === 'number' ? step : step.slice(0, 200).toWellFormed();
 }

@@ -24,7 +24,8 @@ import { DECLINE_REASONS } from '../../student/serving/protocol.ts';
 /** Maximum bytes of bodies of one server thread's steps that wait for the student. Further steps go to the upstream. */
 export const STEPS_UNDER_WAY_BYTES = 64 << 20;
 /**
- * Maximum number of runs that a server thread remembers for the next student while there is none.
+ * Maximum number of runs that a server thread remembers for the next student while it has no
+ * student.
  */
 const UNTOLD_RUNS = 10_000;
 
@@ -71,8 +72,8 @@ export class StudentLink {
   #underWayBytes = 0;
   #nextId = 1;
   /**
-   * Runs that the upstream took over while there was no student. The next student is notified of
-   * them.
+   * Runs that the upstream took over while there was no student. They are reported to the next
+   * student.
    */
   readonly #untold = new Set<string>();
 
