@@ -36,7 +36,7 @@ class Circuit:
             return True
 
     def hurry(self) -> None:
-        """Lets the next request try at once, even if the last one failed recently."""
+        """Allows the next request at once, even if the last one failed recently."""
         with self._lock:
             self._opens_until = 0.0
 
@@ -57,7 +57,7 @@ class Circuit:
             self._open()
 
     def note_nothing(self) -> None:
-        """The request was abandoned, so it says nothing about the service."""
+        """Reports that a request was abandoned, so that its result says nothing about the service."""
         with self._lock:
             if self.state == "half-open":
                 self.state = "open"

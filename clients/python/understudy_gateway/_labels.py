@@ -60,7 +60,7 @@ def is_llm_path(target: str) -> bool:
 
 
 class _Labels:
-    """The numbers of each run's requests, from 1 and without a gap. There is one object for the process."""
+    """Counts the requests of each run, from 1 and without a gap. The process has one such object."""
 
     def __init__(self) -> None:
         self.forget()

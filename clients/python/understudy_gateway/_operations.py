@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Tuple
 if TYPE_CHECKING:
     from ._caller import Caller
 
-# Name: method, path, and whether sending the same request twice changes and counts nothing more.
+# For each operation: method, path, and whether a repeated request changes and counts nothing a second time.
 OPERATIONS: Dict[str, Tuple[str, str, bool]] = {
     "health": ("GET", "/health", True),
     "retrieve_patterns": ("POST", "/v1/traces/retrieve", False),

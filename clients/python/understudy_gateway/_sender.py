@@ -25,7 +25,7 @@ _STREAMS_MAX = 1_000
 _IDLE_SENDER_S = 10.0
 # Attempts to send an event before it is dropped.
 _EVENT_ATTEMPTS = 5
-# How soon a thread looks again while another thread's request tests whether the service answers.
+# The pause before a thread tries again while another thread's request tests whether the service answers.
 _PROBE_WAIT_S = 0.1
 # The longest pause that the service can ask for.
 _PAUSE_MAX_S = 60.0
@@ -62,7 +62,7 @@ class Sender:
             lane.settled = lane.accepted
             lane.is_busy = False
         self._lock = threading.Lock()
-        # Notified when there may be work, and when an event was sent or dropped.
+        # `_wanted` is notified when there may be work, `_settled` when an event was sent or dropped.
         self._wanted = threading.Condition(self._lock)
         self._settled = threading.Condition(self._lock)
         self._ready: "collections.OrderedDict[Lane, None]" = collections.OrderedDict()
@@ -216,7 +216,7 @@ class Sender:
             pass
 
     def _settle(self, lane: Lane, kind: str) -> int:
-        """Returns the number of `run.mark` calls in the event."""
+        """Removes an event that was sent or dropped from its lane. Returns the number of `run.mark` calls in it."""
         calls = lane.settle_marks() if kind == "run_mark" else 0
         size = 0 if kind == "run_mark" else lane.settle(kind)
         if kind == "step":
@@ -300,13 +300,13 @@ class Sender:
     # The functions from here on are called without the lock.
 
     def _tell(self) -> None:
-        """Reports what happened under the lock, where a callback must not run."""
+        """Calls `warn` for a problem that was noted under the lock, where a callback must not run."""
         if self._told is not None:
             told, self._told = self._told, None
             self._warn(*told)
 
     def _work(self) -> None:
-        """A sending thread."""
+        """The main function of a sending thread: takes lanes and sends their events until it has been idle for too long."""
         while True:
             with self._lock:
                 lane = self._take()
