@@ -55,18 +55,13 @@ const SUBCOMMANDS = new Set([...Object.keys(LOOKING_SUBCOMMANDS), 'service', 'np
 const WRITING =
   /^(?:-[A-Za-z]*[oOK]|--output|--vacuum|--rotate|--flush|--sync|--relinquish|--setup-keys|--cursor-file|--ext-diff)/;
 
-/** Options that determine only how much a program shows, and in what form. */
-const SHOWING: Readonly<Record<string, RegExp>> = {
-  df: /^(?:-[hHkmT]+|--human-readable|--print-type)$/,
-  du: /^(?:-[hkm]+|--human-readable)$/,
-  free: /^(?:-[hgkm]+|--human)$/,
-  grep: /^(?:-[nH]+|--line-number|--colou?r(?:=\w+)?)$/,
-  cat: /^(?:-n|--number)$/,
-  ls: /^(?:-[1AFGSaghlnrt]+|--colou?r(?:=\w+)?)$/,
-  'systemctl status': /^(?:--no-pager|--full|-l|--no-legend|--plain)$/,
-  journalctl: /^(?:--no-pager|-[aeqx]+|--pager-end|--catalog|--quiet)$/,
-  'git status': /^(?:-[bs]+|--short|--porcelain|--branch)$/,
-  'git log': /^(?:--oneline|--decorate|--graph|--stat|--no-color|--no-decorate)$/,
+/** Options that change nothing in what a program shows when its output is no terminal. */
+const WITHOUT_EFFECT: Readonly<Record<string, RegExp>> = {
+  grep: /^--colou?r(?:=(?:auto|never))?$/,
+  ls: /^(?:-1|--colou?r(?:=(?:auto|never))?)$/,
+  'systemctl status': /^--no-pager$/,
+  journalctl: /^--no-pager$/,
+  'git log': /^--no-color$/,
   'git diff': /^--no-color$/,
   'git show': /^--no-color$/,
 };
@@ -74,8 +69,8 @@ const SHOWING: Readonly<Record<string, RegExp>> = {
 const LINES = new Set(['systemctl status', 'journalctl', 'git log', 'head', 'tail']);
 const LINES_OPTION = /^(?:-n|--lines|--max-count)$/;
 const LINES_WRITTEN = /^(?:-n?|--lines=|--max-count=)(\d+)$/;
-/** Programs that pass on what another one shows. */
-const PAGERS = new Set(['head', 'tail', 'less', 'more', 'cat', 'sort']);
+/** Programs that pass on unchanged what another one shows. */
+const PAGERS = new Set(['less', 'more', 'cat']);
 
 /** Whether a tool runs commands, by its name. */
 export function isShell(tool: string): boolean {
@@ -160,29 +155,24 @@ function listOperands(call: CallBlock): string[] {
 }
 
 /**
- * Writes commands in the same way if they have the same effect: without options that determine only how much is shown,
- * unless the step asks for that number, and without what a program does anyway.
- * @param isAsked whether the step holds a number
+ * Writes commands in the same way if they have the same effect and show the same, and leaves out what a program does
+ * anyway.
  */
-export function spellCommands(
-  content: readonly StudentBlock[],
-  isAsked: (number: string) => boolean,
-): readonly StudentBlock[] {
+export function spellCommands(content: readonly StudentBlock[]): readonly StudentBlock[] {
   return content.map((block) => {
     const command = block.type === 'tool_call' ? readShellCommand(block) : null;
     if (block.type !== 'tool_call' || command === null) return block;
-    const spelled = `${command.isSudo ? 'sudo ' : ''}${spellCommand(command, isAsked)}`;
+    const spelled = `${command.isSudo ? 'sudo ' : ''}${spellCommand(command)}`;
     return { ...block, input: { ...(block.input as object), [command.key]: spelled } };
   });
 }
 
-function spellCommand({ stages, into }: ShellCommand, isAsked: (number: string) => boolean): string {
-  const shown = stages.map((words) => dropShowing(words, isAsked));
+function spellCommand({ stages, into }: ShellCommand): string {
+  const shown = stages.map(spellOptions);
   if (into !== null) {
     const isEmpty = shown.length === 1 && /^(?::|true|cat \/dev\/null|)$/.test(shown[0]!.join(' '));
     return isEmpty ? write([['truncate', '-s', '0', into]]) : `${write(shown)} > ${JSON.stringify(into)}`;
   }
-  // A pager at the end changes nothing in what the programs before it find.
   while (shown.length > 1 && PAGERS.has(shown.at(-1)![0]!) && shown.at(-1)!.length === 1) shown.pop();
   return write(countLines(shown).map(spellStage));
 }
@@ -191,22 +181,20 @@ function write(stages: readonly (readonly string[])[]): string {
   return stages.map((words) => words.map((word) => JSON.stringify(word)).join(' ')).join(' | ');
 }
 
-/** Leaves out a program's options for how much it shows. */
-function dropShowing(words: readonly string[], isAsked: (number: string) => boolean): string[] {
+/** Leaves out a lookup's options without effect, and writes its number of lines as `-n 20`. */
+function spellOptions(words: readonly string[]): string[] {
   if (!isLooking(words)) return [...words];
   const name = nameProgram(words);
   const kept: string[] = [basename(words[0]!)];
   for (let at = 1; at < words.length; at++) {
     const word = words[at]!;
-    if (SHOWING[name]?.test(word) === true || (name.startsWith('git ') && word === '--no-pager')) continue;
-    const lines = LINES_OPTION.test(word) ? words[at + 1] : LINES_WRITTEN.exec(word)?.[1];
-    if (LINES.has(name) && lines !== undefined && /^\d+$/.test(lines) && !isAsked(lines)) {
-      if (LINES_OPTION.test(word)) at++;
+    if (WITHOUT_EFFECT[name]?.test(word) === true || (name.startsWith('git ') && word === '--no-pager'))
       continue;
-    }
-    // Another order of lines shows the same lines.
-    if (name === 'sort' && /^-[hnrV]+$/.test(word)) continue;
-    kept.push(word);
+    const lines = LINES_OPTION.test(word) ? words[at + 1] : LINES_WRITTEN.exec(word)?.[1];
+    if (LINES.has(name) && lines !== undefined && /^\d+$/.test(lines)) {
+      if (LINES_OPTION.test(word)) at++;
+      kept.push('-n', lines);
+    } else kept.push(word);
   }
   return kept;
 }

@@ -9,15 +9,14 @@ import { spellAnswer } from '../../../src/student/model/spelled-answer.ts';
 
 const run = (command: string, name = 'bash') =>
   ({ type: 'tool_call', id: '', name, input: { command } }) satisfies StudentBlock;
-const spell = (command: string, task = '') =>
-  JSON.stringify(spellAnswer([run(command)], { sources: [{ name: 'task', value: task }] }));
+const spell = (command: string) => JSON.stringify(spellAnswer([run(command)], { sources: [] }));
 
 describe('a command of a shell', () => {
   it.each([
     ['systemctl status nginx', 'systemctl status nginx --no-pager'],
-    ['journalctl -u nginx -n 20', 'journalctl -u nginx -n 50 --no-pager'],
-    ['git log --oneline -5', 'git --no-pager log -n 10'],
-    ['ls -l /var/log', 'ls -lhS /var/log | head -20'],
+    ['journalctl -u nginx -n 20', 'journalctl -u nginx --lines=20 --no-pager'],
+    ['git log -5', 'git log -n 5 --no-color'],
+    ['tail -20 a', '/usr/bin/tail -n 20 a | cat'],
     ["grep -c ' 500 ' /var/log/a", "grep ' 500 ' /var/log/a | wc -l"],
     ['cat a.txt', "cat 'a.txt' 2>/dev/null"],
     ['kill 12', 'kill -TERM 12'],
@@ -33,6 +32,12 @@ describe('a command of a shell', () => {
     ['kill 12', 'sudo kill 12'],
     ['systemctl start nginx', 'systemctl restart nginx'],
     ['cat a.txt', 'cat b.txt'],
+    ['tail -n 20 a', 'tail -n 50 a'],
+    ['git log', 'git log --oneline'],
+    ['ls -t | head -1', 'ls | head -1'],
+    ['du /a | sort -n | head', 'du /a | sort -rn | head'],
+    ['ls', 'ls -a'],
+    ['cat a', 'cat a | head'],
     ['grep -c x a', 'grep -v x a'],
     ['grep x a | wc -l', 'grep x a b | wc -l'],
     ['rm a', 'rm -f a'],
@@ -47,13 +52,6 @@ describe('a command of a shell', () => {
     ["grep 'a > /dev/null b' c", "grep 'a b' c"],
   ])('has another effect: %s, %s', (a, b) => {
     expect(spell(a)).not.toBe(spell(b));
-  });
-
-  it('shows as many lines as the user asks for', () => {
-    expect(spell('tail -n 20 a', 'Show the last 20 lines of a.')).not.toBe(
-      spell('tail -n 50 a', 'Show the last 20 lines of a.'),
-    );
-    expect(spell('tail -n 20 a', 'Show the end of a.')).toBe(spell('tail -n 50 a', 'Show the end of a.'));
   });
 
   it('only looks if all its programs only look', () => {
