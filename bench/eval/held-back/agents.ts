@@ -1,7 +1,6 @@
 /** The agents of the held-back evaluation: judges, and those that were studied. Pure; bench process. */
 
 import { claimsHandler } from './agents/claims-handler.ts';
-import { codeReviewer } from './agents/code-reviewer.ts';
 import { costWatcher } from './agents/cost-watcher.ts';
 import { labAssistant } from './agents/lab-assistant.ts';
 import { mailSorter } from './agents/mail-sorter.ts';
@@ -11,6 +10,7 @@ import { stockPurchaser } from './agents/stock-purchaser.ts';
 import type { HeldBackAgent } from './held-back-agent.ts';
 import { calendarKeeper } from './studied/calendar-keeper.ts';
 import { codeFixer } from './studied/code-fixer.ts';
+import { codeReviewer } from './studied/code-reviewer.ts';
 import { dataCleaner } from './studied/data-cleaner.ts';
 import { invoiceChecker } from './studied/invoice-checker.ts';
 import { logTriage } from './studied/log-triage.ts';
@@ -62,6 +62,7 @@ export const STUDIED_AGENTS: readonly HeldBackAgent[] = [
   shellOperator,
   pipelineMender,
   textLocaliser,
+  codeReviewer,
 ];
 
 /** Agents that judge the student: no rule of it is tuned on them. */
