@@ -1,6 +1,7 @@
 /**
- * Who may do what, and where: only this file turns the permission table into 403 and 404. A caller who is not a
- * member of an organization gets the same answer as for an unknown one. Server threads.
+ * Checks whether a user may do something in an organization. Only this file turns the permission
+ * table into 403 and 404. A caller who is not a member of an organization gets the same answer as
+ * for an unknown organization. Server threads.
  */
 import type { AuditActor, Organization, User } from '../domain/account.ts';
 import { isAllowed, type Permission } from '../domain/permissions.ts';
@@ -34,7 +35,7 @@ export function requireUser(accounts: AccountReads, user: User): User {
   return present;
 }
 
-/** Checks as {@link requireRole} does, and returns the organization. */
+/** Like {@link requireRole}, but returns the organization. */
 export function requireOrganization(
   accounts: AccountReads,
   user: User,
@@ -48,8 +49,9 @@ export function requireOrganization(
 }
 
 /**
- * The organization of a request without `org_id` (document 4, "Which organization"): the oldest that the user owns,
- * otherwise the oldest joined; null for a user without organizations.
+ * The organization of a request without `org_id` (document 4, "Which organization"): the oldest
+ * organization that the user owns, otherwise the organization that the user joined first; null for
+ * a user without organizations.
  */
 export function defaultOrganization(accounts: AccountReads, user_id: string): string | null {
   const all = accounts.organizations
@@ -64,7 +66,10 @@ export function defaultOrganization(accounts: AccountReads, user_id: string): st
   return (owned[0] ?? all[0])?.organization.id ?? null;
 }
 
-/** The organization that a request names, otherwise the user's own. Checks the user's role in it. */
+/**
+ * The organization that a request names, otherwise the user's default organization. Checks the
+ * user's role in it.
+ */
 export function chooseOrganization(
   accounts: AccountReads,
   user: User,
@@ -91,8 +96,9 @@ export function chooseProject(
 }
 
 /**
- * The organization whose audit log records a change that concerns only the user. The user owns it, so members of shared
- * organizations cannot read the entry. null: the user owns no organization.
+ * The organization whose audit log records a change that concerns only the user. The user owns this
+ * organization, so that members of other organizations cannot read the entry. null: the user owns
+ * no organization.
  */
 export function ownOrganization(accounts: AccountReads, user_id: string): string | null {
   const org_id = defaultOrganization(accounts, user_id);

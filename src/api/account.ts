@@ -91,7 +91,7 @@ export function accountHandlers(services: AccountServices): UserHandlersOf<typeo
 
     bootstrap: ({ user, email_verified, now_ms }) => {
       const epoch = epochs.of(user.id);
-      // A different address may have other invitations.
+      // The key contains the address, because each address has its own invitations.
       const key = `${user.id} ${email_verified} ${user.email}`;
       const known = cache.get(key);
       const nowMs = clock.monotonicMs();

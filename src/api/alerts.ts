@@ -1,4 +1,7 @@
-/** Handlers of `contract/alerts.ts`. No answer holds more of a webhook's address than its host. Server threads. */
+/**
+ * Handlers of `contract/alerts.ts`. Answers contain only the host of a webhook's address. Server
+ * threads.
+ */
 import type { z } from 'zod';
 import type { AlertSender } from '../alerts/alert-outbox.ts';
 import { type AlertTargets, TargetError } from '../alerts/alert-targets.ts';
@@ -271,7 +274,10 @@ function readDestination(
   return { id, kind, url, secret, to: [] };
 }
 
-/** What is wrong with the address of a webhook, without the address; null: no error is known. */
+/**
+ * Describes what is wrong with the address of a webhook, without quoting the address; null: no
+ * error was found.
+ */
 function findAddressFault(text: string, targets: AlertServices['targets']): string | null {
   if (!URL.canParse(text)) return 'a webhook must have an address';
   const url = new URL(text);

@@ -108,8 +108,8 @@ async function revokeKey(
 }
 
 /**
- * Ends a rotated key after the overlap; without an overlap, at once. If the key was rotated before, the earlier end
- * applies.
+ * Ends a rotated key after the overlap, or at once without an overlap. If the key already expires
+ * sooner, that time stays.
  * @returns the end of the overlap, RFC 3339
  */
 function endAfter(tx: AccountWork, key: KeyRecord, overlapSeconds: number, nowMs: number): string {
@@ -149,7 +149,7 @@ function makeKey(
   return { record, shown: { id: record.id, name: record.name, raw_key: raw, prefix, last4 } };
 }
 
-/** The facts about a key that the audit log may contain. */
+/** The fields of a key that the audit log may contain. */
 function describeKey({ name, prefix, last4, project_id }: KeyRecord): Record<string, unknown> {
   return { name, prefix, last4, project_id };
 }

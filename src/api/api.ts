@@ -5,7 +5,7 @@ import { type ApiDispatch, compileDispatch, type SharedAccess } from './dispatch
 import type { ApiMetrics } from './metrics.ts';
 import { type ApiServices, apiRoutes } from './routes.ts';
 
-/** The methods of a log that the API needs; pino's logger fits. */
+/** The methods of a log that the API calls, a subset of pino's logger. */
 export interface ApiLog {
   error(fields: object, message: string): void;
   warn(fields: object, message: string): void;
@@ -54,8 +54,8 @@ export function createApi(
 }
 
 /**
- * Maximum number of failures logged per second. If a part is down, every request fails, and log lines are
- * written synchronously.
+ * Maximum number of failures logged per second. The number is bounded, because log lines are
+ * written synchronously, and every request may fail while a database or actor is down.
  */
 const LINES_PER_SECOND = 20;
 

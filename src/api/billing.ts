@@ -120,7 +120,7 @@ async function receive(
 ): Promise<ApiReply> {
   const event = services.webhooks.verify(request.body, request.headers.get('stripe-signature'), kind);
   if (!HANDLED_EVENTS.has(event.type)) return answer(false);
-  // Read the address now: it is no longer available after the client has disconnected.
+  // Read the address before waiting, because it is not available after the client has disconnected.
   const { address } = request;
   const reply = await services.event_locks.hold(event.id, BILLING_REQUEST_MS, () =>
     handle(services, event, address),
@@ -133,7 +133,10 @@ function answer(handled: boolean, duplicate = false): ApiReply {
   return jsonReply(200, { received: true, handled, duplicate });
 }
 
-/** A copy of a handled event returns the recorded result without fetching anything. */
+/**
+ * Handles an event. For an event that was handled before, returns the recorded result without
+ * fetching anything.
+ */
 async function handle(
   { stores: { accounts }, plan_caps, processor, clock = systemClock }: BillingServices,
   event: ProcessorEvent,
@@ -172,8 +175,8 @@ async function handle(
 }
 
 /**
- * Cancels the subscription of a checkout that completed after its organization was deleted. Otherwise it could be
- * neither used nor cancelled.
+ * Cancels the subscription of a checkout that completed after its organization was deleted.
+ * Otherwise the subscription could be neither used nor cancelled.
  */
 async function cancelForNobody(
   accounts: AccountReads,
@@ -194,7 +197,7 @@ async function objectOf(
 ): Promise<Readonly<Record<string, unknown>> | null> {
   if (object.kind === 'full') return object.fields;
   if (processor === null) throw new CatalogueError('unavailable', 'Billing is not configured');
-  // Decide by the event type, not by the object type that the event repeats.
+  // Decide by the event type, because `object` of the event may have another type.
   const kind = type.startsWith('customer.subscription.')
     ? 'customer.subscription'
     : type.startsWith('invoice.')

@@ -1,7 +1,9 @@
 /**
- * Work that one box does for all boxes that share a database: interrupted deletions and traces, and deletion by age. A box has the
- * duty for a while and renews it; if it does not, another one takes it. Two boxes on duty at once, for example because
- * their clocks differ, do some work twice, which changes nothing. Server threads; one instance serves all of them.
+ * Work that one box does for all boxes that share a database: interrupted deletions and traces, and
+ * deletion by age. A box takes the duty for a limited time and renews it. If a box does not renew
+ * the duty, another box takes it. If two boxes are on duty at once, for example because their
+ * clocks differ, some work is done twice, which does no harm. Server threads; one instance serves
+ * all of them.
  */
 import { randomUUID } from 'node:crypto';
 import { type Clock, systemClock } from '../std/clock.ts';
@@ -27,7 +29,10 @@ export class BoxDuty {
     return this.#isOn;
   }
 
-  /** Takes the duty if no other box has it, or keeps it. Rejects with an Error of the store; then it is not on duty. */
+  /**
+   * Takes the duty if no other box has it, or keeps it. Rejects with an Error of the store; then
+   * this box is not on duty.
+   */
   async renew(): Promise<boolean> {
     try {
       this.#isOn = this.#isFree(this.#accounts) && (await this.#accounts.transact((tx) => this.#take(tx)));
@@ -38,7 +43,9 @@ export class BoxDuty {
     return this.#isOn;
   }
 
-  /** Lets another box take it at once. Rejects with an Error of the store. */
+  /**
+   * Releases the duty, so that another box can take it at once. Rejects with an Error of the store.
+   */
   async end(): Promise<void> {
     if (!this.#isOn) return;
     this.#isOn = false;
@@ -56,7 +63,7 @@ export class BoxDuty {
   #isFree(reader: AccountReads): boolean {
     const holder = reader.duties.find();
     if (holder === undefined || holder.box === this.#box) return true;
-    // A time far ahead was written by a clock that was wrong.
+    // A time far in the future was written by a box with a wrong clock, so the duty counts as free.
     const leftMs = holder.until_ms - this.#clock.wallMs();
     return leftMs < 0 || leftMs > 2 * HELD_MS;
   }

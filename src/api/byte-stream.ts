@@ -1,18 +1,18 @@
 /**
- * Sends bytes while they are made: the next piece is made after the network has accepted the previous one. A
- * failure cuts the connection, so that the reader does not mistake a part for the whole. If the reader
- * disconnects, no more pieces are made. Server threads.
+ * Sends bytes while they are produced: the next piece is produced after the socket has accepted the
+ * previous one. A failure closes the connection, so that the reader does not mistake a part for the
+ * whole. If the reader disconnects, no more pieces are made. Server threads.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { EventSink, EventStream } from '../contract/handler.ts';
 import { CatalogueError } from '../errors.ts';
 
 /**
- * Maximum number of concurrent byte streams on a server thread (`all`), and of one organization (`own`), so that others
- * can export too.
+ * Maximum number of concurrent byte streams on a server thread (`all`), and of one organization
+ * (`own`), so that other organizations can export, too.
  */
 const BYTE_STREAMS = { all: 8, own: 3 } as const;
-/** A reader that accepts nothing for this long counts as disconnected. */
+/** A reader that accepts no bytes for this time counts as disconnected. */
 const STALLED_MS = 60_000;
 
 /** Number of open streams by organization; '' is the operator. */

@@ -14,11 +14,14 @@ import { type ExportPage, type FileToSend, sendFile, sendList } from './exports.
 import type { OperatorHandlersOf } from './operator-guard.ts';
 import { readRunPlace } from './run-query.ts';
 
-/** Maximum number of runs per page. Unless the order is newest first, each page is a pass over the whole list. */
+/**
+ * Maximum number of runs per page. Pages are large, because in any order but newest first each page
+ * reads the whole list.
+ */
 const PAGE_RUNS = 1_000;
-/** How long a file waits for its list: until it asks again, and in all. */
+/** Waiting for a complete list: the pause between two requests, and the maximum in all. */
 const WAIT_MS = { pause: 200, most: 60_000 } as const;
-/** Captures belong to the operator. */
+/** Exports of captures count as the operator's streams. */
 const owner = '';
 /** Maximum number of turns of one page, which contains their full texts. */
 const PAGE_TURNS = 50;
@@ -30,7 +33,7 @@ export function captureExportHandlers(
   const columns = onceColumns();
   const ask = async (question: CaptureQuestion): Promise<Record<string, unknown>> =>
     readAnswer(await reader.ask(question));
-  /** A file has all of a list, so it waits until the list is read. */
+  /** A file must contain the whole list, so the export waits until older captures are read. */
   const askWhole = async (
     question: CaptureQuestion,
     isWhole: (answer: Record<string, unknown>) => boolean,
@@ -50,7 +53,7 @@ export function captureExportHandlers(
   };
   return {
     exportCapturedRuns: async ({ query: { format, ...query }, request }) => {
-      // Spans show neither first words nor verdicts.
+      // Spans contain neither first words nor verdicts, so bodies need not be read.
       const read = readRuns(readListQuery(query), format !== 'otlp');
       if (format !== 'otlp')
         return toReply(

@@ -25,7 +25,7 @@ export interface CaptureServices {
   reader: CaptureAsker;
   /** The gateway's stats; null: this process has no gateway. */
   stats: (() => Promise<object>) | null;
-  /** The student in its directory. */
+  /** Reports the student in its directory. */
   student: () => Promise<StudentReport>;
   /** Names an agent variant; null: there is no such variant. */
   nameAgent: (agent: string, name: string | null) => Promise<NamedAgent | null>;
@@ -172,7 +172,7 @@ export function readFigureQuestion(
   };
 }
 
-/** The last UTC days, the present one included. */
+/** The last UTC days, including the current one. */
 function lastDays(days: number, nowMs: number): { from_day: string; to_day: string } {
   const dayOf = (ms: number): string => new Date(ms).toISOString().slice(0, 10);
   return { from_day: dayOf(nowMs - (days - 1) * DAY_MS), to_day: dayOf(nowMs) };

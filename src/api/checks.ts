@@ -24,7 +24,10 @@ import { RateHeaders, type RateLimiter, type RateOutcome } from './rate-limiter.
 export interface SharedMemory {
   /** Rate buckets (actors/rate-bucket/table.ts). */
   rate_table: SharedArrayBuffer;
-  /** What other boxes leave of each key's limit (actors/rate-bucket/shares.ts); null: nothing is shared. */
+  /**
+   * This box's share of each key's limit (actors/rate-bucket/shares.ts); null: this box shares no
+   * database.
+   */
   rate_shares: SharedArrayBuffer | null;
   /** Buckets of addresses (failed-sign-ins.ts). */
   failed_sign_ins: SharedArrayBuffer;
@@ -38,7 +41,10 @@ export interface SharedMemory {
   event_locks: SharedArrayBuffer;
   /** Turns of the threads that write steps to the database (src/storage/lmdb/write-turn.ts). */
   write_turn: SharedArrayBuffer;
-  /** The store thread of a box that shares its main database (src/storage/shared); null: nothing is shared. */
+  /**
+   * The store thread of a box that shares its main database (src/storage/shared); null: this box
+   * shares no database.
+   */
   seat: StoreSeat | null;
   /** The key by which the process finds its pattern indexes (src/search/index-catalog.ts). */
   pattern_catalog: string;
@@ -52,7 +58,7 @@ interface CheckParts {
   memberships?: MembershipReader;
   /** Counts requests by key; absent: they are not counted. */
   key_uses?: KeyUses;
-  /** The boxes that share the limits; absent: there is only this one. */
+  /** Returns the number of boxes that share the limits; absent: there is only this box. */
   countBoxes?: () => number;
 }
 

@@ -1,5 +1,6 @@
 /**
- * Cursors of lists: the end of the last page, as text that a caller returns unread. Server threads.
+ * Cursors of lists: the end of the last page, as a text that callers send back unchanged. Server
+ * threads.
  */
 import { valueViolation } from '../contract/violation.ts';
 

@@ -1,6 +1,6 @@
 /**
- * The dashboard's files, as built by `tools/bundle.ts`, loaded once at start and served compressed. The page calls this
- * API with its reader's session. Server threads.
+ * The dashboard's files, as built by `tools/bundle.ts`, loaded once at start and served compressed.
+ * The page calls this API with the session of the signed-in user. Server threads.
  */
 import { readFileSync } from 'node:fs';
 import { extname } from 'node:path';
@@ -12,7 +12,7 @@ export interface DashboardFacts {
   version: string;
   /** null: this process has no gateway. */
   gateway_port: number | null;
-  /** The gateway is reachable only from the server's own machine. */
+  /** Whether the gateway listens only on loopback. */
   gateway_is_local: boolean;
   gateway_is_secure: boolean;
   has_live_stream: boolean;
@@ -70,7 +70,10 @@ export function dashboardRoutes(facts: DashboardFacts): ApiRoute[] {
   ];
 }
 
-/** The built files. If nothing was built (a checkout without its development packages), a single page says so. */
+/**
+ * The built files. If nothing was built, as in a checkout without its development packages, a
+ * single page explains that.
+ */
 function listBuilt(): BuiltFile[] {
   try {
     return (JSON.parse(readFileSync(new URL('files.json', FOLDER), 'utf8')) as { files: BuiltFile[] }).files;
@@ -95,7 +98,7 @@ function answerFile({ name, is_hashed, encodings }: BuiltFile, type: string): Ap
     body: isBuilt ? readFileSync(new URL(name, FOLDER)) : NOT_BUILT,
   };
   const compressed = encodings.map((encoding) => ({
-    // The coding must be a separate token that is not excluded (`br;q=0`).
+    // The coding must be a separate token that is not excluded by `q=0`.
     pattern: new RegExp(`(?:^|[\\s,])${encoding}(?!\\s*;\\s*q=0(?:\\.0*)?\\s*(?:,|$))\\s*(?:[;,]|$)`),
     reply: {
       status: 200,

@@ -1,7 +1,8 @@
 /**
- * Removes the data of a deleted project or organization: runs, traces, patterns, findings and experiments. It removes
- * them in portions, so that requests get their turn in between. A record of the deletion is kept until no late writes
- * can arrive. With this record, the service continues an interrupted deletion after a restart. Server threads.
+ * Removes the data of a deleted project or organization: runs, traces, patterns, findings and
+ * experiments. It removes them in portions, so that other requests are handled in between. A record
+ * of the deletion is kept until no late writes can arrive. With this record, the service continues
+ * an interrupted deletion after a restart. Server threads.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { FindingsClient } from '../../actors/findings-index/client.ts';
@@ -25,7 +26,7 @@ import type { Stores } from '../storage/ports/stores.ts';
 const DELETION_WAIT_MS = 2_000;
 /** How long after a deletion late writes may still arrive. Pattern making takes longest. */
 const LATE_WRITES_MS = 600_000;
-/** How long a deletion is left to the box that answered its request. */
+/** How long only the box that answered the request works on the deletion. */
 const AT_WORK_MS = 60_000;
 
 export interface DeletedContentParts {
@@ -75,7 +76,7 @@ export class DeletedContent {
       // A clock that was set back must not delay the deletion for ever.
       const age_ms = Math.abs(nowMs - deletion.at_ms);
       const is_late = age_ms > LATE_WRITES_MS;
-      // Meanwhile the box that answered the request removes the data itself.
+      // During this time, the box that answered the request removes the data.
       const isAtWork = this.#isShared && age_ms < AT_WORK_MS;
       if (is_late || !(deletion.is_swept || isAtWork)) await this.#end(deletion, is_late).catch(() => {});
     }

@@ -1,7 +1,8 @@
 /**
- * Which projects and organizations are deleted. From the answer to a deletion on, a project's data is neither
- * returned nor accepted, even if some of it is still on the disk. A thread's cache is valid until the next
- * revocation, and a deletion counts as a revocation. So a request only compares a counter. Server threads.
+ * Knows which projects and organizations are deleted. As soon as a deletion is answered, the
+ * project's data is neither returned nor accepted, even if some of it is still on the disk. A
+ * thread's cache is valid until the next revocation, and a deletion counts as a revocation. So a
+ * request only needs to compare a counter. Server threads.
  */
 import type { Revocations } from '../auth/revocations.ts';
 import type { Tenant } from '../domain/tenant.ts';
@@ -11,8 +12,8 @@ import type { AccountReads } from '../storage/ports/accounts.ts';
 import type { DeletedScope } from '../storage/ports/deletions.ts';
 
 /**
- * Maximum number of organizations and projects whose deletion status a thread caches. Beyond it, the oldest leave the
- * cache and are looked up again.
+ * Maximum number of organizations and projects whose deletion status a thread caches. With more,
+ * the oldest are removed from the cache.
  */
 const DELETED_NAMES_REMEMBERED = 10_000;
 
@@ -85,7 +86,7 @@ export class DeletedScopes {
     }
     this.#hidden = hidden;
     this.#gone.clear();
-    // Set last: if the store fails, the next request looks again.
+    // Set the epoch last, so that the next request reads the store again if reading fails.
     this.#epoch = epoch;
   }
 }

@@ -1,4 +1,7 @@
-/** From a request to the answer of its route: matching, 404, 405, and errors as `{"detail": …}`. Server threads. */
+/**
+ * Finds the route of a request and makes the answer, including 404, 405 and errors as `{"detail":
+ * …}`. Server threads.
+ */
 import { pathsOf } from '../contract/endpoint.ts';
 import {
   type ApiReply,
@@ -26,7 +29,9 @@ interface UnroutedRequest extends Omit<ApiRequest, 'params' | 'address'> {
 /** Receives every internal failure with its cause; the caller gets only the catalogue's text. */
 type ReportFailure = (error: CatalogueError, request: UnroutedRequest, requestId: string) => void;
 
-/** Facts about an answered request. No field can contain a secret from the caller. */
+/**
+ * Describes an answered request for log and metrics. No field can contain a secret from the caller.
+ */
 export interface Answered {
   request_id: string;
   method: string;
@@ -36,15 +41,16 @@ export interface Answered {
   duration_ms: number;
 }
 
-/** How requests reach rows that several boxes share. */
+/** The checks and headers of a box whose rows are shared with other boxes. */
 export interface SharedAccess {
   /**
    * Called before a request is handled.
-   * @returns a promise if the request must wait for what its sender has seen on another box; null: go on
+   * @returns a promise if the request must wait until this box shows the position that the client
+   * has seen on another box; null: the request need not wait
    * @throws CatalogueError `unavailable` if the rows are too old
    */
   admit(request: Pick<UnroutedRequest, 'headers' | 'query'>): Promise<unknown> | null;
-  /** What every answer tells about the rows that it was made from. */
+  /** Headers of every answer that describe the position and age of the rows. */
   describe(): readonly (readonly [string, string])[];
 }
 
@@ -52,7 +58,7 @@ interface DispatchOptions {
   report: ReportFailure;
   /** Receives every request when its answer is known. */
   observe?: (answered: Answered) => void;
-  /** Origins whose pages may call; absent: none. */
+  /** Origins whose pages may call the API; absent: no other origin. */
   cors?: CorsPolicy;
   /** The database that this box shares with others; absent: it has its own. */
   shared?: SharedAccess;
@@ -116,7 +122,8 @@ export function compileDispatch(routes: readonly ApiRoute[], options: DispatchOp
       const chosenRoute = match.route;
       const waits = shared?.admit(request) ?? null;
       if (waits !== null) {
-        // What belongs to the connection is lost when it closes, so it is read before the wait.
+        // Values of the connection, such as the address, are read before the wait, because they are
+        // lost when it closes.
         const routed = new RoutedRequest(request, match);
         return waits.then(() => chosenRoute.handle(routed)).then(finish, fail);
       }
@@ -163,7 +170,7 @@ class RoutedRequest implements ApiRequest {
     this.body = unrouted.body;
     this.params = params;
     this.#unrouted = unrouted;
-    // The checks of a `bearer` endpoint read the address themselves, and only if a credential fails.
+    // The checks of a `bearer` endpoint read the address only if a credential is refused.
     this.#address = route.endpoint.auth === 'bearer' ? null : (unrouted.address ?? '');
   }
 
@@ -186,7 +193,8 @@ export class FailedCall extends Error {
 }
 
 /**
- * Whether a failure is logged: every internal one, and one with a cause of which the caller reads only "try again".
+ * Whether a failure is logged: all internal failures, and 5xx answers with a cause, which the
+ * caller does not see.
  */
 function isOurs(error: CatalogueError): boolean {
   return error.code === 'internal' || (error.status >= 500 && error.cause !== undefined);
@@ -207,7 +215,7 @@ export function renderError(error: CatalogueError | SchemaViolation, allowed?: (
   return jsonReply(error.status, toApiBody(error), headers);
 }
 
-/** The route and the parameters of a path; requests with the same path share the object. */
+/** The route and the parameters of a path. Requests with the same path share this object. */
 interface Match {
   readonly route: ApiRoute;
   readonly params: Readonly<Record<string, string>>;
@@ -248,7 +256,7 @@ export class Router {
   /**
    * A HEAD is answered like a GET (the server omits the body), and a trailing slash is ignored. As in
    * OpenAPI, a literal segment takes precedence over a parameter, whatever the method.
-   * @throws CatalogueError `not_found`, or `method_not_allowed` for a path that other methods have
+   * @throws CatalogueError `not_found`, or `method_not_allowed` for a path with other methods
    */
   find(method: string, path: string): Match {
     const known = this.#known.get(path);

@@ -27,7 +27,7 @@ interface Placed {
   operation: Operation;
 }
 
-/** A request of the examples as a line for a shell. */
+/** Makes a shell command that sends a request of the examples. */
 function renderCurl(path: string, example: string): string {
   const body = JSON.stringify(EXAMPLES[example]?.request ?? {});
   return escapeHtml(`post ${path} '${body}'`);
@@ -179,7 +179,7 @@ function renderSchema(schema: Json): string {
     ...more
   } = schema as Json & { required?: string[]; anyOf?: { required?: string[] }[] };
   delete more.additionalProperties;
-  // Says in words which fields the branches of `anyOf` require.
+  // Describe in words which fields the branches of `anyOf` require.
   delete more.dependentRequired;
   if (type !== 'object' || properties === undefined || Object.keys(more).length > 0)
     return renderJson(schema);

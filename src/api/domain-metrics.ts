@@ -86,11 +86,14 @@ type Counts = Readonly<Record<string, Readonly<Record<string, number>>>>;
 /** The counts of one kind on one thread. */
 interface Remembered {
   latest: Counts;
-  /** Sum over former threads in its place, which have ended. */
+  /** Sum of the counts of earlier threads with this index, which have ended. */
   before: Record<string, Record<string, number>>;
 }
 
-/** Sums the counts of threads, including restarted threads and threads that did not answer. */
+/**
+ * Sums the counts of all threads. Counts of ended threads are included, and the last known counts
+ * of threads that did not answer.
+ */
 export class DomainMetrics {
   /** Counts by thread and kind of actor. */
   readonly #remembered = new Map<string, Remembered>();

@@ -1,5 +1,6 @@
 /**
- * Handler of `contract/evaluate.ts`: scores posted steps here; a run's actor scores its own. Server threads.
+ * Handler of `contract/evaluate.ts`: scores posted steps on this thread. Steps of a started run are
+ * scored by the run's actor. Server threads.
  */
 import { hash } from 'node:crypto';
 import type { z } from 'zod';
@@ -19,7 +20,7 @@ import type { DeletedView } from './deleted-scopes.ts';
 import { HiddenRuns } from './hidden-runs.ts';
 import { findProfile } from './profiles.ts';
 
-/** How long scoring goes on before other requests get a turn. */
+/** How long scoring continues before other requests are handled. */
 const SLICE_MS = 3;
 /** Length of a digest. At this length, collisions among the digests that a meter remembers are improbable. */
 const NAME_BYTES = 16;
@@ -83,7 +84,7 @@ function placeStep(step: PostedStep, at: number): MonitorStep {
 /**
  * The digests by which steps are recognized. Indices that the request gives are included, because only they identify a
  * window whose first index is above 0.
- * @param run the other facts that are equal in all evaluations of a run
+ * @param run the other values that are the same in all evaluations of a run
  */
 function* digestSteps(
   run: readonly string[],
@@ -131,7 +132,7 @@ function count(
   return meter.count(orgId, projectId, { evaluations: 1, injections_evaluate: 1 }, name);
 }
 
-/** Runs a generator to its end, and lets other work run in between. */
+/** Runs a generator to its end, in slices of SLICE_MS with other work in between. */
 async function runInSlices<Result>(work: Generator<undefined, Result>): Promise<Result> {
   let sliceEndsAt = performance.now() + SLICE_MS;
   for (;;) {

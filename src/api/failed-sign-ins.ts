@@ -1,13 +1,14 @@
 /**
- * Limits the invalid credentials per address: one bucket for each address, shared by all server threads. A valid
- * credential is never counted, so another user of the same address cannot lock anyone out. Server threads.
+ * Limits the invalid credentials per address: one bucket for each address, shared by all server
+ * threads. A valid credential is never counted, so users with valid credentials are not locked out
+ * by failures of others at the same address. Server threads.
  */
 import { divideLimit, SharedBuckets } from '../../actors/rate-bucket/client.ts';
 
 /**
- * Invalid credentials that one address may send at once (document 4, "Rate limits"), and the number of buckets in shared
- * memory. Addresses in the same bucket share its rate. So with many addresses, invalid credentials are refused sooner,
- * and never later.
+ * Invalid credentials that one address may send at once (document 4, "Rate limits"), and the number
+ * of buckets in shared memory. Addresses in the same bucket share its rate, so with many addresses
+ * invalid credentials may be refused sooner.
  */
 export const FAILED_SIGN_INS = { burst: 100, buckets: 65_536 } as const;
 
@@ -35,7 +36,8 @@ export class FailedSignIns {
 }
 
 /**
- * The owner of an IPv6 address usually has 2^64 of them, so a /64 counts as one. Each IPv4 address counts separately.
+ * The owner of an IPv6 address usually has a /64 network, so all addresses of a /64 count as one.
+ * Each IPv4 address counts separately.
  */
 export function networkOf(address: string): string {
   // The server writes all eight groups with all their digits.

@@ -89,7 +89,7 @@ export class FindingsEmbedding {
         pauseMs = this.#options.retry_ms;
       } catch {
         if (this.#stopped.signal.aborted) return;
-        // It goes to the end of the queue, because the other code bases may not fail.
+        // Move the code base to the end of the queue, because other code bases may not fail.
         this.#waiting.set(key, codebase);
         await this.#pause(pauseMs);
         pauseMs = Math.min(2 * pauseMs, this.#options.retry_max_ms);
@@ -105,7 +105,7 @@ export class FindingsEmbedding {
         return content === undefined ? [] : [{ place, content }];
       });
       if (found.length === 0) {
-        // All have their vectors, which is noted so that they are not checked again.
+        // All findings have vectors. Record that, so that the code base is not checked again.
         if (places.length === 0) await this.#findings.embedded(codebase, []);
         return;
       }

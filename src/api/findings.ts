@@ -27,7 +27,7 @@ import { makeTenantAudit, tenantAuditActor } from './tenant-audit.ts';
 export interface FindingsServices {
   findings: FindingsClient;
   embedder: Embedder;
-  /** Makes the vectors that were missing when a finding was stored. */
+  /** Embeds findings that were stored without a vector. */
   embedding: FindingsEmbedding;
 }
 
@@ -42,7 +42,10 @@ export function findingsHandlers(services: Services): Handlers {
   };
 }
 
-/** A project key sees its project; any other key the named project, or all that are not deleted. */
+/**
+ * The scope of a request: the project of a project key; for other keys the named project, or all
+ * projects that are not deleted.
+ */
 function scopeOf(
   { deleted }: Services,
   tenant: Tenant,

@@ -9,10 +9,10 @@ import { endpoint } from '../contract/endpoint.ts';
 import type { ApiReply, ApiRoute } from '../contract/route.ts';
 import { escapeHtml, PAGE_STYLE, pageReply } from './page.ts';
 
-/** The path under which they are served. */
+/** The path under which the guides are served. */
 const ROOT = '/docs/guides';
 
-/** The guide about the guides. */
+/** The guide that lists the other guides. */
 const INDEX = 'README';
 
 interface Guide {

@@ -22,8 +22,10 @@ export function answerHealth(version: string): ApiReply {
 export type CaptureProbe = () => Promise<z.input<typeof readyBody>['capture']>;
 
 /**
- * Runs all probes at once. 503 lists those that failed; the probes have their own deadlines.
- * @param capture is only reported, because a gateway that cannot store still forwards
+ * Runs all probes at once. The body of a 503 lists the failed probes. Each probe has its own
+ * deadline.
+ * @param capture is only reported, because the gateway still forwards when it cannot store
+ * exchanges
  */
 export async function answerReady(probes: ReadinessProbes, capture?: CaptureProbe): Promise<ApiReply> {
   const results = await Promise.all(

@@ -19,9 +19,9 @@ const LIVE_READERS = 20_000;
 
 export interface LiveReadersOptions {
   heartbeat_ms: number;
-  /** Time that a reader should wait before it reconnects. */
+  /** How long a reader should wait before it reconnects. */
   retry_ms: number;
-  /** Delay before a hub that did not answer is asked again. */
+  /** Delay before the next request to a hub that did not answer. */
   ask_again_ms: number;
   /** Events in one page of the hub. */
   page_events: number;
@@ -58,14 +58,15 @@ const HEARTBEATS_A_CHECK = 2;
  */
 const HEARTBEAT_TICKS = 60;
 /**
- * Number of pages without progress after which a reader goes live, although more was published than the hub returns.
+ * Number of pages without progress after which a reader goes live, even if the hub has published
+ * events that it does not return.
  */
 const MAX_STANDING_PAGES = 5;
 
 interface Reader {
   readonly sink: EventSink;
   readonly project_id: string | null;
-  /** null: its credential never ends. */
+  /** Checks the credential; null: the credential does not expire. */
   readonly mayStay: MayStay | null;
   heartbeats: number;
   /** The organization's revocation count when the credential was last valid; null before that. */
@@ -292,7 +293,7 @@ export class LiveReaders {
     }
   }
 
-  /** This thread missed a publication: reads it for all live readers at once. */
+  /** Reads missed publications for all live readers at once. */
   async #readGap(audience: Audience): Promise<void> {
     audience.is_reading_gap = true;
     while (audience.readers.size > 0 && this.#audiences.get(audience.org_id) === audience) {

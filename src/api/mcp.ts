@@ -1,6 +1,6 @@
 /**
- * Handler of `contract/mcp.ts`. The tools call the routes of this API with the caller's credential, so that the same
- * tenants, roles and bounds apply. Server threads.
+ * Handler of `contract/mcp.ts`. The tools call the routes of this API with the caller's credential,
+ * so they have the same permissions and limits as the caller. Server threads.
  */
 import type { BoundEndpoint, HandlersOf } from '../contract/handler.ts';
 import type { MCP } from '../contract/mcp.ts';
@@ -13,7 +13,10 @@ import { type Checks, guard } from './pipeline.ts';
 
 interface McpServices {
   version: string;
-  /** Endpoints that the tools call. A tool whose endpoint is missing answers as after a 404. */
+  /**
+   * Endpoints that the tools call. A tool whose endpoint is missing answers as if the endpoint had
+   * returned 404.
+   */
   endpoints: readonly BoundEndpoint[];
   /** Routes of operators; other callers get 404 from them. */
   operator_routes: readonly ApiRoute[];
@@ -24,7 +27,7 @@ const UNCOUNTED = { allowed: true, remaining: 0, reset_s: 0, limit: { rate_per_s
 
 export function mcpHandlers(services: McpServices): HandlersOf<typeof MCP> {
   const { version, endpoints, operator_routes, checks } = services;
-  // The rate limit has already counted the message.
+  // Do not count these requests, because the rate limit has already counted the MCP message.
   const uncounted: Checks = {
     ...checks,
     limiter: { take: () => UNCOUNTED },
@@ -67,7 +70,10 @@ export function mcpHandlers(services: McpServices): HandlersOf<typeof MCP> {
   };
 }
 
-/** A static key names its tenant in the body of such a request, and a JWT in the query; here both use the query. */
+/**
+ * Makes the inner request. The tenant is in the query for static keys, too, which otherwise name it
+ * in the body.
+ */
 function innerRequest(
   outer: ApiRequest,
   method: ApiRequest['method'],
@@ -115,7 +121,7 @@ class InnerHeaders implements RequestHeaders {
   }
 }
 
-/** Never rejects: failures are answers, too. */
+/** Calls a route. Never rejects, because failures become answers. */
 async function callRoute(route: ApiRoute, request: ApiRequest): Promise<ApiReply> {
   try {
     return await route.handle(request);

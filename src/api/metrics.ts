@@ -185,11 +185,13 @@ interface MetricsSources {
   framing_guard?(): string;
   /** The gateway's stats (document 3); null in a process without a gateway. */
   capture(): Promise<object> | null;
-  /** Results of judging captured runs; absent: runs are not judged. */
+  /** Counts of judged captured runs; absent: runs are not judged. */
   verdicts?(): { differing_runs: number };
   /** Figures of the captured traffic of this UTC day; null: not known now. Absent: nothing is captured. */
   today?(): Promise<TrafficFigures | null>;
-  /** For each place of `backup --follow`: its last point contains every change up to this time. */
+  /**
+   * For each place of `backup --follow`, the time up to which its last point contains all changes.
+   */
   points?(): { place: string; from_ms: number }[];
   /** Databases of the API, by their names. */
   databases?(): Record<string, { oldest_read_s: number }>;

@@ -14,7 +14,7 @@ import { FailedCall, renderError } from './dispatch.ts';
 import type { Operators } from './operators.ts';
 import { type Checks, identify, warnOf, withHeaders } from './pipeline.ts';
 
-/** `operator`: who sends the request. */
+/** A call of an operator's route. `operator` identifies the caller. */
 type OperatorCall<E extends Endpoint> = Omit<Call<E>, 'tenant'> & { operator: Principal };
 
 /** A handler for each endpoint of a table. Answers may be other than JSON, such as a download. */

@@ -229,7 +229,7 @@ function acceptInvitation(
 ): Promise<Organization> {
   return accounts.transact((tx) => {
     requireUser(tx, user);
-    // An unverified address proves nothing, so it matches no invitation.
+    // An unverified address does not match an invitation, because it may belong to another person.
     const invitation = email_verified
       ? tx.invitations.findPending(params.invitation_id, user.email, now_ms)
       : undefined;

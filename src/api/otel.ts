@@ -57,7 +57,7 @@ type OtlpCall = Pick<Call<(typeof OTEL)['exportTraces']>, 'tenant' | 'request'>;
 
 const NO_METRICS = 'Metrics are not kept here; set OTEL_METRICS_EXPORTER=none to stop sending them';
 
-/** How to read one signal. */
+/** The functions that read one signal. */
 interface Signal<Record extends OtlpSpan | OtlpLog> {
   protobuf: (body: Uint8Array) => Record[];
   json: (body: unknown) => Record[];
@@ -169,7 +169,8 @@ class Intake {
     reject: (count: number, reason: string) => void,
   ): Promise<void> {
     this.#hidden.checkFree(tenant.org_id, run.run_id);
-    // If a run began with its first tool call, it would never learn its task.
+    // Start the run before its first tool call is logged, because the task can only be set at the
+    // start.
     let isStarted = run.task !== '' && (await this.#start(tenant, run));
     for (let from = 0; from < steps.length; from += OTLP_BOUNDS.steps_at_once) {
       const some = steps

@@ -20,15 +20,15 @@ import type { DeletedView } from './deleted-scopes.ts';
 import { logTenantChange, makeTenantAudit, tenantAuditActor } from './tenant-audit.ts';
 
 /**
- * Maximum number of patterns that one page of a filtered list reads, some kilobytes each. A page that reaches it is
- * short and has a cursor.
+ * Maximum number of patterns that one page of a filtered list reads, some kilobytes each. A page
+ * that reaches this number may have few patterns, and has a cursor.
  */
 const PATTERN_SCAN_ROWS = 300;
 
 /** Sorts after every timestamp. */
 const LAST_TIME = '~';
 
-/** What an import needs; the pattern index's client fits. */
+/** The services of the pattern handlers. The pattern index's client implements `index`. */
 interface PatternServices {
   /** null: no vector store is configured. */
   index: {

@@ -32,7 +32,7 @@ import { FailedCall, renderError } from './dispatch.ts';
 import type { RateHeaders, RateLimiter, RateOutcome } from './rate-limiter.ts';
 import { redeemTicket } from './ticketed-request.ts';
 
-/** The parts of the process that the checks need. */
+/** The services that the checks use. */
 export interface Checks {
   authenticator: Authenticator;
   limiter: RateLimiter;
@@ -79,8 +79,8 @@ export function guard(bound: BoundEndpoint, checks: Checks): ApiRoute {
       return renderFailure(thrown, rateHeaders);
     }
   };
-  // Most principals, rate checks and tenants are available immediately. Awaiting them would cost a turn of
-  // the event queue.
+  // Most principals, rate checks and tenants are available immediately. Awaiting these values would
+  // delay each request by ticks of the microtask queue.
   const take = (request: ApiRequest, principal: Principal): Settled<ApiReply> => {
     const outcome = checks.limiter.take(principal.id);
     if (outcome instanceof Promise) return outcome.then((taken) => work(request, principal, taken));
@@ -130,7 +130,7 @@ export function identify(
   try {
     const principal = checks.authenticator.authenticate(authorizationOf(request));
     if (!(principal instanceof Promise)) return principal;
-    // Read now, because the address is lost when the client disconnects.
+    // Read the address before waiting, because it is lost when the client disconnects.
     const { address } = request;
     return principal.catch((thrown: unknown) => {
       throw judgeFailure(thrown, address, checks);

@@ -120,7 +120,7 @@ export function findProfile(
   return profile;
 }
 
-/** The refusal of a name that no profile has. */
+/** Makes the 422 for an unknown profile name. */
 export function unknownProfile(name: string): SchemaViolation {
   return valueViolation(['body', 'task_profile'], 'unknown profile', name);
 }

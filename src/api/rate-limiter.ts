@@ -20,8 +20,8 @@ export interface RateLimiter {
 }
 
 /**
- * The headers of draft-ietf-httpapi-ratelimit-headers. Of boxes that share a database, each states its own part of the
- * key's limit, because that is what it allows.
+ * The headers of draft-ietf-httpapi-ratelimit-headers. If several boxes share a database, each box
+ * reports its own share of the key's limit.
  */
 export class RateHeaders {
   #stated: RateOutcome['limit'] | null = null;

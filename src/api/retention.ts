@@ -32,7 +32,7 @@ interface RetentionParts {
   findings: Pick<FindingsClient, 'expire'>;
   /** Called for each deleted portion. */
   count(kind: ExpiringKind, deleted: number): void;
-  /** Asked before each pass: whether another box does it; absent: no. */
+  /** Called before each pass: whether another box does the deletion; absent: no other box does. */
   isElsewhere?(): boolean;
   /** Called at the end of each pass. */
   onPass?(): void;
@@ -176,7 +176,10 @@ export class Retention {
     }
   }
 
-  /** Writes one audit entry per portion: one entry per run would hide what people did. */
+  /**
+   * Writes one audit entry per portion. With one entry per run, entries about people's actions
+   * would be hard to find.
+   */
   async #tell(kind: ExpiringKind, org_id: string, deleted: number, before: string): Promise<void> {
     if (deleted === 0) return;
     this.#parts.count(kind, deleted);

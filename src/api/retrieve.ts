@@ -1,4 +1,7 @@
-/** Handler of `contract/retrieve.ts`: search, then the texts, the meter, and the answer. Server threads. */
+/**
+ * Handler of `contract/retrieve.ts`: searches patterns, reads their texts, counts the retrieval,
+ * and answers. Server threads.
+ */
 import type { FoundMatches, RetrieveRequest } from '../../actors/pattern-index/client.ts';
 import type { InterveneReply } from '../../actors/usage-meter/client.ts';
 import type { HandlersOf } from '../contract/handler.ts';
@@ -14,8 +17,8 @@ import type { PatternReads } from '../storage/ports/patterns.ts';
 import type { DeletedView } from './deleted-scopes.ts';
 
 /**
- * The live stream reports an organization over its cap once per interval. A thread remembers the reports of this many
- * organizations.
+ * The live stream reports an organization over its cap once per interval. A thread remembers the
+ * last report of at most `orgs` organizations.
  */
 const CAPPED_TOLD = { every_ms: 600_000, orgs: 10_000 };
 
@@ -30,7 +33,10 @@ export interface FoundPattern {
 const NOTHING_HIDDEN: ReadonlySet<string> = new Set();
 const NO_MATCHES: FoundMatches = { scopes: [], matches: [] };
 
-/** What a retrieval needs; the clients of the pattern index and of the usage meter have this form. */
+/**
+ * The services of a retrieval. The clients of the pattern index and of the usage meter implement
+ * them.
+ */
 export interface RetrieveServices {
   /** null: no vector store is configured, and every answer is empty. */
   index: { retrieve(request: RetrieveRequest): Promise<FoundMatches> } | null;
@@ -113,7 +119,7 @@ export function readFound(
     const scope = scopes[place]!;
     if (hidden.has(scope.project_id)) continue;
     const row = patterns.find(scope, pattern_id);
-    // The index holds a pattern shortly before the disk does.
+    // The index contains a new pattern shortly before the database does.
     if (row === undefined) continue;
     const { situation, dead_ends, unlock } = row;
     found.push({

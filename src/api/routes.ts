@@ -92,17 +92,17 @@ export interface ApiServices {
   search?: RetrieveServices['index'];
   /** null or absent: the live stream is off. */
   live?: LiveReaders | null;
-  /** Reads captures, and knows who may; absent: no routes for them. */
+  /** Reads captures, and checks who is an operator; absent: no routes for captures. */
   captures?: CaptureServices & { operators: Operators };
   /** Alerts of the operators; absent: no routes for them. */
   alerts?: AlertServices & { operators: Operators };
   /** The gateway of the same process; null or absent: no gateway. */
   gateway?: { port: number; is_local: boolean; is_secure?: boolean } | null;
-  /** The public address (PUBLIC_URL); null or absent: where it listens. */
+  /** The public address (PUBLIC_URL); null or absent: the address of the listener. */
   public_url?: string | null;
   /** Largest body, before and after decompression; absent: the default. */
   max_body_bytes?: number;
-  /** Whether its port uses TLS. */
+  /** Whether the API's port uses TLS. */
   speaks_tls?: boolean;
 }
 
@@ -201,8 +201,8 @@ function dashboardFacts({ version, gateway = null, live = null, control }: ApiSe
 }
 
 /**
- * The routes. Their description and their page are made at the first request for them, because that takes a fifth of a
- * thread's start.
+ * The routes. The API description and its page are made at the first request for them, because
+ * making them would take a fifth of a thread's start.
  */
 export function apiRoutes(services: ApiServices): ApiRoute[] {
   const { version, probes } = services;

@@ -84,7 +84,8 @@ export function runRecordHandlers(services: {
       const facts = { action: 'run.delete', target: params.id };
       await actors.delete(tenant, params.id, makeTenantAudit(tenant, actor, facts));
       await forgetRunMarks(services.stores.accounts, { org_id: tenant.org_id, run_id: params.id });
-      // The actor has stored the entry. If it cannot be carried to the organization's log now, it is carried later.
+      // The actor has stored the entry. If it cannot be copied to the organization's log now, it is
+      // copied later.
       await carryAudit(services.stores, tenant.org_id).catch(() => {});
       return { status: 204 };
     },
@@ -159,7 +160,7 @@ class RunLists {
       limit: query.limit,
       now_ms: systemClock.wallMs(),
     });
-    // Leaves out runs that were deleted after the search.
+    // The result lacks runs that were deleted after the search.
     const found = this.#runs.findAll(runs);
     const next_cursor = next === null ? null : writeRunCursor(asked.sort, next);
     return { found, next_cursor, matched_runs: matched, scanned_runs: scanned, is_whole };
@@ -248,7 +249,10 @@ export function findRun(
   return run;
 }
 
-/** Copies field by field: to copy an object from msgpack and leave out some fields would cost as much as reading it. */
+/**
+ * Copies field by field, because copying an object from msgpack without some fields costs as much
+ * as decoding it.
+ */
 function describeRun(row: RunRow, start: RunStartRow | undefined, marks: RunMarks, nowMs: number): RunRecord {
   const { status: state, ended_by, words } = tellReportedStatus(toReportedRun(row, start), nowMs, marks);
   return {

@@ -1,6 +1,6 @@
 /**
- * The present totals of running runs. On a box that shares its runs, they are stored with each step; otherwise only the
- * actors know them. Server threads.
+ * The current totals of running runs. On a box that shares its runs, the totals are stored with
+ * each step; otherwise only the actors know them. Server threads.
  */
 import type { RunClient } from '../../actors/run/client.ts';
 import type { CaptureAnswer, CaptureAsker, CapturedRunRow } from '../domain/captured-run.ts';
@@ -26,8 +26,8 @@ export class RunningTotals {
   }
 
   /**
-   * The totals of these runs, in their order; null where the stored row has the last known ones: the run has no step, has
-   * finished meanwhile, or cannot be read now.
+   * The totals of these runs, in their order; null if the totals of the stored row apply: the run
+   * has no step, has finished meanwhile, or cannot be read now.
    */
   async of(runs: readonly RunScope[]): Promise<(RunTotals | null)[]> {
     if (runs.length === 0) return [];

@@ -1,5 +1,6 @@
 /**
- * Handlers of `contract/runs.ts`: each asks the run's actor once, and sends its answer unchanged. Server threads.
+ * Handlers of `contract/runs.ts`: each handler calls the run's actor once, and sends the actor's
+ * answer unchanged. Server threads.
  */
 import { createHash } from 'node:crypto';
 import type { z } from 'zod';
@@ -85,7 +86,8 @@ export function toStart(tenant: Tenant, body: z.output<typeof runStartBody>): Om
   }
   const { task } = body;
   const metadata = body.metadata == null ? '' : JSON.stringify(body.metadata, sortKeys);
-  // The API key is left out: the same start with another key is the same start.
+  // The fingerprint does not include the API key, because a start repeated with another key is the
+  // same start.
   const fingerprint = fingerprintOf([facts, task, metadata]);
   const { type, id } = tenant.actor;
   return { facts: type === 'key' ? { ...facts, key_id: id } : facts, task, metadata, fingerprint };

@@ -3,8 +3,8 @@
  * memory (domain/reported-runs.ts), so that a search reads only new rows from the database. Server threads;
  * other requests get a turn between the parts of a search.
  *
- * Bound: RUNS_IN_MEMORY runs per thread, about 400 bytes each. The runs of the organization that searched last may come
- * on top.
+ * Bound: RUNS_IN_MEMORY runs per thread, about 400 bytes each. The runs of the organization that
+ * searched last may exceed this number.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { makeReportedReader, type ReportedRun } from '../domain/reported-run.ts';
@@ -23,8 +23,8 @@ const SEARCHED_RUNS = 100_000;
 /** Maximum number of runs of all organizations that a thread keeps in memory. */
 const RUNS_IN_MEMORY = 150_000;
 /**
- * Maximum time that a search waits for runs that are not read yet. After it, the answer says that it is
- * incomplete.
+ * Maximum time that a search waits for runs that are not read yet. After this time, the answer says
+ * that it is incomplete.
  */
 const SEARCH_READING_MS = 250;
 /** How long one part of a search takes, and number of runs that it tests at once. */

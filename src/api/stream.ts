@@ -51,7 +51,10 @@ function isOff(): CatalogueError {
   return new CatalogueError('unavailable', 'The live stream is off: AUTH_DB_CONN_URL is unset');
 }
 
-/** Stands for an id that is not from this service. It sorts before every event, so its reader gets a `reset`. */
+/**
+ * Used for an id that this service has not sent. It is lower than all event ids, so its reader gets
+ * a `reset`.
+ */
 const NO_SUCH_ID = -1;
 
 /**
@@ -64,7 +67,8 @@ function readEventId(text: string): number | null {
 }
 
 /**
- * Checks the stream's credential again: a key may be revoked, a token expire, a member leave.
+ * Returns a function that checks the stream's credential again: the key may have been revoked, the
+ * token may have expired, or the user may have left.
  * @returns null for the operator's own keys, which are valid as long as the process runs
  */
 function watchCredential(
@@ -81,7 +85,7 @@ function watchCredential(
       if (principal.type === 'static') return true;
       return principal.org_id === tenant.org_id && principal.project_id === tenant.project_id;
     } catch (thrown) {
-      // If the check is not possible now, it is repeated.
+      // If the check is not possible now, the stream continues until the next check.
       return toCatalogueError(thrown).code !== 'unauthenticated';
     }
   };

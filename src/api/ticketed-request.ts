@@ -16,7 +16,8 @@ export function redeemTicket(
   const query = new URLSearchParams(request.query);
   const ticket = query.get('ticket');
   if (ticket === null) return null;
-  // All is read now, because it is lost when the client disconnects.
+  // Read all parts of the request before waiting, because they are lost when the client
+  // disconnects.
   const { method, path, headers, params, body, address } = request;
   return tickets.open(ticket).then(({ authorization, org_id, project_id }) => {
     query.delete('ticket');

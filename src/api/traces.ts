@@ -1,6 +1,6 @@
 /**
- * Handlers of `contract/traces.ts`. They read a trace, cut it to its bounds and mask its secrets before any other code
- * sees it. Server threads.
+ * Handlers of `contract/traces.ts`. They cut a trace to its bounds and mask its secrets before it
+ * is stored or processed. Server threads.
  */
 
 import type { z } from 'zod';

@@ -22,7 +22,7 @@ export class UnfinishedDeletions {
     this.#content = new DeletedContent(parts);
   }
 
-  /** Resumes all interrupted deletions. Never fails: the next call retries what failed. */
+  /** Resumes all interrupted deletions. Never rejects: the next call retries failed deletions. */
   async resume(): Promise<void> {
     await Promise.allSettled([
       this.#runs.resumeDeletions(this.#stores.run_records),

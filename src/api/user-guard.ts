@@ -22,7 +22,7 @@ import type { UserEpochs } from './user-epochs.ts';
 interface UserGuard {
   checks: Checks;
   accounts: Accounts;
-  /** Is told of each change that a user makes. */
+  /** Receives each user who makes a change. */
   epochs: UserEpochs;
   clock?: Clock;
 }
@@ -47,7 +47,7 @@ export function guardUser({ endpoint, handler }: BoundUserEndpoint, guard: UserG
       const now_ms = clock.wallMs();
       const { identity } = principal;
       const user = await signIn(accounts, identity, { address: request.address, nowMs: now_ms });
-      // A token may say that the address is not verified, and not contain the address.
+      // A token without an address may still say that the address is not verified.
       const email_verified = user.email_verified && identity.email_verified;
       try {
         const { params, query, body } = checked as { params: never; query: never; body: never };
@@ -103,7 +103,10 @@ async function signIn(
   });
 }
 
-/** Whether the token brings another address. If it has no address, the stored one stays valid. */
+/**
+ * Whether the token has an address that differs from the stored one. A token without an address
+ * changes nothing.
+ */
 function saysNews(user: User, { email, email_verified }: UserIdentity): boolean {
   return email !== null && (email !== user.email || email_verified !== user.email_verified);
 }

@@ -1,10 +1,10 @@
 /**
- * The run of the code that is executing, kept across every await without passing an argument: one AsyncLocalStorage
- * of this library for all clients. Any thread.
+ * The current run of the executing code. It is kept across every await without an argument, in one
+ * AsyncLocalStorage for all clients. Any thread.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
 
-/** A run, with the runs around it. */
+/** A run, with the runs that enclose it. */
 interface Scope<Run> {
   run: Run;
   outer: Scope<Run> | undefined;
@@ -19,7 +19,8 @@ export class Ambient<Run> {
   }
 
   /**
-   * @returns the innermost enclosing run that fits; otherwise null
+   * @returns the innermost enclosing run for which `fits` returns true; null if there is no such
+   * run
    */
   find(fits: (run: Run) => boolean): Run | null {
     let scope = this.#storage.getStore();

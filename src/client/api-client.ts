@@ -1,7 +1,7 @@
 /**
- * The v1 API as functions, with the wire's names: `api.startRun({ body: { run_id } })`. They resolve with the
- * answer's body or reject with an `UnderstudyError`. They repeat a request if that is safe, within the call's
- * time limit. Any thread.
+ * The v1 API as functions, with the field names of the HTTP API: `api.startRun({ body: { run_id }
+ * })`. They resolve with the answer's body or reject with an `UnderstudyError`. They retry a
+ * request if that is safe, within the call's time limit. Any thread.
  */
 import { Circuit } from './circuit.ts';
 import {
@@ -25,7 +25,7 @@ export interface CallOptions {
   signal?: AbortSignal;
 }
 
-/** One function per operation of document 2. */
+/** One function per operation of the API. */
 export type ApiClient = {
   readonly [Name in OperationName]: (
     ...call: Record<never, never> extends RequestOf<Name>
@@ -113,7 +113,7 @@ export class Caller {
     return { method, ...this.#render(path, method, request as AnyRequest) };
   }
 
-  /** @throws UnderstudyError; the reason of the caller's own signal */
+  /** @throws UnderstudyError, or the reason of the caller's signal */
   async call<Name extends OperationName>(
     name: Name,
     request: RequestOf<Name>,
@@ -132,7 +132,7 @@ export class Caller {
         this.counts.failed += 1;
         if (attempt >= attempts || !mayRepeat(thrown, isRepeatable)) throw thrown;
         const waitMs = backOffMs(attempt, thrown as UnderstudyError);
-        // A repetition after the time limit would be useless.
+        // Give up if the time limit would end before the next attempt.
         if (performance.now() + waitMs >= deadline) throw thrown;
         await pause(waitMs, manner);
         this.counts.repeated += 1;
@@ -142,7 +142,7 @@ export class Caller {
 
   /**
    * A stream of events. It does not use the circuit, because its reader reconnects.
-   * @throws UnderstudyError, the signal's reason
+   * @throws UnderstudyError, or the signal's reason
    */
   async open(
     path: string,
@@ -201,7 +201,10 @@ export class Caller {
     }
   }
 
-  /** Puts the tenant into the body if there is one, as static keys require. */
+  /**
+   * Makes path, query and body. The tenant is in the body if the request has one, because static
+   * keys require that.
+   */
   #render(path: string, method: string, request: AnyRequest): { target: string; body: string | undefined } {
     const { orgId, projectId } = this.#settings;
     const tenant = { org_id: orgId, project_id: projectId };
@@ -239,22 +242,25 @@ function parse(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
-    // A proxy in between may answer in another format.
+    // A proxy before the service may answer in another format.
     return undefined;
   }
 }
 
 /** Whether the request may be repeated after this error. */
 function mayRepeat(thrown: unknown, isRepeatable: boolean): boolean {
-  // A service that refuses connections is not asked again immediately.
+  // Do not retry immediately if the service refuses connections.
   if (thrown instanceof ConnectionError) return isRepeatable && !thrown.unsent;
   if (thrown instanceof TimeoutError || thrown instanceof CircuitOpenError) return false;
   if (!(thrown instanceof UnderstudyError) || !thrown.retryable) return false;
-  // Refused before the service did anything.
+  // A request with status 429 was refused before it had any effect.
   return isRepeatable || (thrown as ApiError).status === 429;
 }
 
-/** Doubles each time, with jitter; never shorter than the service's `Retry-After`. */
+/**
+ * The wait before the next attempt: doubles each time, with jitter, and is never shorter than the
+ * service's `Retry-After`.
+ */
 export function backOffMs(attempt: number, thrown: UnderstudyError): number {
   const own = Math.min(BACK_OFF_MS * 2 ** (attempt - 1), BACK_OFF_MAX_MS) * (0.5 + Math.random() / 2);
   const asked = 'retryAfter' in thrown ? Number(thrown.retryAfter) * 1_000 : 0;

@@ -1,6 +1,7 @@
 /**
- * Whether it makes sense to ask the service now. The first request that gets no answer opens the circuit, and so do several
- * server errors or broken connections in a row; then nothing is sent for a while, and one request may try. Time is monotonic. Any thread.
+ * A circuit breaker for requests to the service. A request without an answer opens the circuit, and
+ * so do several server errors or broken connections in a row. Then no request is sent for a while,
+ * until one request may probe the service. Time is monotonic. Any thread.
  *
  *     closed --no answer, or FAILURES_MAX errors in a row--> open
  *     open --cool-down over, or a probe was asked for--> half-open (one request)
@@ -31,7 +32,7 @@ export class Circuit {
     return this.#state;
   }
 
-  /** Milliseconds until a request may try; 0: now. */
+  /** Milliseconds until a request may be sent as a probe; 0: now. */
   get waitMs(): number {
     return this.#state === 'open' ? Math.max(0, this.#opensUntil - this.#nowMs()) : 0;
   }
@@ -59,7 +60,7 @@ export class Circuit {
     this.#coolDownMs = COOL_DOWN_MS;
   }
 
-  /** The service answered that it failed. */
+  /** The service answered with a server error. */
   noteServerError(): void {
     this.#failures += 1;
     if (this.#state === 'half-open' || this.#failures >= FAILURES_MAX) this.noteSilence();
@@ -67,8 +68,7 @@ export class Circuit {
 
   /** The service did not answer. */
   noteSilence(): void {
-    // If the service stops answering several concurrent requests, the first one opens the circuit and the others
-    // change nothing.
+    // If several concurrent requests get no answer, only the first of them opens the circuit.
     if (this.#state === 'open') return;
     if (this.#state === 'half-open') this.#coolDownMs = Math.min(2 * this.#coolDownMs, COOL_DOWN_MAX_MS);
     this.#state = 'open';
@@ -76,7 +76,7 @@ export class Circuit {
     this.#opensUntil = this.#nowMs() + this.#coolDownMs;
   }
 
-  /** The caller aborted the request, which shows nothing about the service. */
+  /** The caller aborted the request, so its outcome does not show whether the service works. */
   noteNothing(): void {
     if (this.#state !== 'half-open') return;
     this.#state = 'open';

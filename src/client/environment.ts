@@ -1,6 +1,6 @@
 /**
- * The environment variables of the client library. The only reader of `process.env` in an agent's process; `src/config.ts`
- * reads the service's. Any thread.
+ * Reads the environment variables of the client library. No other file of the library reads
+ * `process.env`. Any thread.
  */
 
 interface ClientEnvironment {
@@ -10,7 +10,7 @@ interface ClientEnvironment {
   baseUrl: string | undefined;
 }
 
-/** Reports trouble where no `onWarning` does. */
+/** Reports a warning if the option `onWarning` is not set. */
 export function warn(message: string, code: string): void {
   process.emitWarning(message, { type: 'UnderstudyWarning', code });
 }

@@ -13,7 +13,7 @@ export class UnderstudyError extends Error {
   }
 }
 
-/** The connection failed, or broke before the answer was complete. */
+/** The connection could not be opened, or it closed before the answer was complete. */
 export class ConnectionError extends UnderstudyError {
   override name = 'ConnectionError';
   /** No part of the request reached the service, so sending it again is safe. */
@@ -38,7 +38,10 @@ export class TimeoutError extends UnderstudyError {
   }
 }
 
-/** Nothing was sent: the service did not answer recently, and the client waits before the next request. */
+/**
+ * The request was not sent, because the service did not answer recently and the client waits before
+ * the next request.
+ */
 export class CircuitOpenError extends UnderstudyError {
   override name = 'CircuitOpenError';
 
@@ -47,7 +50,7 @@ export class CircuitOpenError extends UnderstudyError {
   }
 }
 
-/** A successful status with a body that is not this API's: another service listens at the address. */
+/** The answer is not in the format of this API. Probably another service listens at the address. */
 export class UnexpectedAnswerError extends UnderstudyError {
   override name = 'UnexpectedAnswerError';
 }
@@ -73,7 +76,7 @@ export class ApiError extends UnderstudyError {
   readonly status: number;
   /** The problems by field; empty unless the status is 422. */
   readonly violations: readonly FieldViolation[];
-  /** Seconds to wait before the next attempt, if the service says so. */
+  /** Seconds to wait before the next attempt; null if the service states no time. */
   readonly retryAfter: number | null;
   /** The request's id in the service's log. */
   readonly requestId: string | null;
@@ -103,12 +106,12 @@ export class PermissionError extends ApiError {
   override name = 'PermissionError';
 }
 
-/** 404: it does not exist, or belongs to another tenant. */
+/** 404: the requested object does not exist, or belongs to another tenant. */
 export class NotFoundError extends ApiError {
   override name = 'NotFoundError';
 }
 
-/** 409: it conflicts with the current state. */
+/** 409: the request conflicts with the current state of an object. */
 export class ConflictError extends ApiError {
   override name = 'ConflictError';
 }

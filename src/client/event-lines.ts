@@ -1,6 +1,6 @@
 /**
- * Parses server-sent events from an answer's bytes, however they are split (html.spec.whatwg.org, 9.2). Memory is one
- * event. Pure; any thread.
+ * Parses server-sent events from an answer's bytes, however they are split (html.spec.whatwg.org,
+ * 9.2). Only one event is in memory at a time. Pure; any thread.
  */
 import { UnexpectedAnswerError } from './errors.ts';
 
@@ -18,11 +18,13 @@ interface RawEvent {
 export class EventLines {
   /** The id to resume from: the last one in a complete event; '' if there was none. */
   lastId: string;
-  /** How long the service wants readers to wait before they reconnect; null if it did not say. */
+  /**
+   * How long readers should wait before they reconnect; null if the service has not sent a time.
+   */
   retryMs: number | null = null;
   readonly #decoder = new TextDecoder('utf-8', { ignoreBOM: true });
   readonly #maxUnits: number;
-  /** Nothing has been read yet, so a byte order mark may follow. */
+  /** True until the first text was read, which may begin with a byte order mark. */
   #isFirst = true;
   /** The last chunk ended with `\r`, and the next may start with the matching `\n`. */
   #endedInReturn = false;
@@ -73,7 +75,7 @@ export class EventLines {
    */
   #take(line: string): RawEvent | null {
     if (line === '') {
-      // Only now, because an event that breaks off is sent again.
+      // Update the id only after a complete event, because an incomplete event is sent again.
       this.lastId = this.#id;
       const event = this.#data === null ? null : { id: this.lastId, name: this.#name, data: this.#data };
       this.#name = '';

@@ -1,6 +1,6 @@
 /**
- * Assigns a unit to an arm of an experiment: the same result for the same unit, on every machine and in both
- * languages. Pure; any thread.
+ * Assigns a unit to an arm of an experiment. The result for a unit is the same on every machine and
+ * in the clients of both languages. Pure; any thread.
  */
 import { startOfSha256 } from './sha256.ts';
 

@@ -1,6 +1,7 @@
 /**
- * Runs that wait before they send their start or their end. A start waits for an integration that names its framework, an end
- * for the rest of a stream that began in the run. Timers bound the waits and do not hold the process. Any thread.
+ * Runs that wait before they send their start or their end. A start waits for an integration that
+ * names its framework, an end for the rest of a stream that began in the run. Timers bound the
+ * waits; they do not keep the process alive. Any thread.
  */
 import { startTimer, stopTimer, type Timer } from './own-context.ts';
 import type { RunLane } from './run-lane.ts';
@@ -23,9 +24,7 @@ export class HeldLanes {
     return this.#timers.size === 0;
   }
 
-  /**
-   * @returns false if too many runs are waiting; this one then does not wait
-   */
+  /** @returns false if too many runs are waiting; then this run does not wait */
   hold(lane: RunLane, part: 'start' | 'end', waitMs: number): boolean {
     if (this.#timers.size >= HELD_MAX) return false;
     lane.held = part;

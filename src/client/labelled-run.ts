@@ -1,10 +1,11 @@
 /**
- * A run as a scope of the labels (src/label). The client finds the labels of its thread where that package keeps them, so that a
- * client without labels loads none. Any thread.
+ * Labels the model calls within a run with the run's id (src/label). The client finds the label
+ * module of its thread in a global variable, so a client without labels does not load it. Any
+ * thread.
  */
 import type { Run } from './run.ts';
 
-/** In the form of `src/label/scope.ts`. */
+/** The interface of `src/label/scope.ts`. */
 interface Labels {
   enter<Result>(run: string, isOver: () => boolean, work: () => Result): Result;
 }

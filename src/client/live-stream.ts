@@ -13,8 +13,8 @@ type Told<Event extends WireEvent> = Event extends WireEvent
   : never;
 
 /**
- * One event, with its data as received. `id` is a value for `lastEventId`. `reset`: events before the next one were
- * lost. A newer service may send further kinds.
+ * One event, with its data as received. `id` is a value for `lastEventId`. `reset`: events before
+ * the next one were lost. A newer service may send other kinds as well.
  */
 export type LiveEvent = Told<WireEvent> | { kind: 'reset'; id: string; data: Record<string, never> };
 
@@ -31,7 +31,10 @@ export interface SubscribeOptions {
 interface LiveStreamPace {
   /** Time limit for the head of an answer. */
   timeoutMs: number;
-  /** A connection silent for this long counts as dead: the service sends something every 15 s. */
+  /**
+   * A connection that is silent for this time counts as broken, because the service sends at least
+   * a heartbeat every 15 s.
+   */
   silenceMs: number;
 }
 
@@ -42,9 +45,9 @@ const RETRY_MAX_MS = 30_000;
 
 /**
  * @param closed ends the iteration without an error
- * @throws UnderstudyError where the service refuses (401, 403, 422), where it has no stream at the first
- *   attempt (503), and where something else answers; the reason of the caller's own signal. Any other failure
- *   is retried
+ * @throws UnderstudyError if the service refuses (401, 403, 422), if it has no stream at the first
+ *   attempt (503), or if another service answers; the reason of the caller's signal. All other
+ *   failures are retried
  */
 export async function* readLiveEvents(
   caller: Caller,

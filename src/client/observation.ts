@@ -3,8 +3,8 @@
  */
 
 /**
- * Parts in the formats of providers and frameworks: text unchanged, anything else (an image, a file) only by
- * its type.
+ * The text of content parts in the formats of providers and frameworks. Texts are unchanged; of
+ * other parts (an image, a file) only the type is given.
  */
 export function textOfParts(content: unknown): string {
   if (typeof content === 'string') return content;

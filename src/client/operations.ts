@@ -20,14 +20,14 @@ function operation(method: Operation['method'], path: string, isRepeatable: bool
 }
 
 /**
- * A test compares this list with the contract. The live stream is missing, because `subscribe` reads it
- * (live-stream.ts).
+ * A test compares this list with the contract. The list does not include the live stream, which
+ * `subscribe` reads (live-stream.ts).
  */
 export const OPERATIONS: Readonly<Record<OperationName, Operation>> = {
   health: operation('GET', '/health', true),
-  // Each request that finds something counts as an intervention.
+  // Not repeatable: each request that finds a pattern counts as an intervention.
   retrievePatterns: operation('POST', '/v1/traces/retrieve', false),
-  // A near-duplicate raises the support of the existing pattern.
+  // Not repeatable: a near-duplicate raises the support of the existing pattern.
   importPatterns: operation('POST', '/v1/patterns', false),
   listPatterns: operation('GET', '/v1/patterns', true),
   readPattern: operation('GET', '/v1/patterns/{pattern_id}', true),
@@ -43,9 +43,10 @@ export const OPERATIONS: Readonly<Record<OperationName, Operation>> = {
   clearRunMarks: operation('DELETE', '/v1/runs/{id}/marks', true),
   listRunSteps: operation('GET', '/v1/monitor/runs/{id}/steps', true),
   streamTicket: operation('POST', '/v1/monitor/stream/tickets', true),
-  // A repeated request could delete a run that was started again in between, or report that it does not exist.
+  // Not repeatable: a repeated request could delete a run that was started again in between, or get
+  // 404.
   deleteRun: operation('DELETE', '/v1/monitor/runs/{id}', false),
-  // Posted steps are counted each time, a run's own steps once.
+  // Not repeatable: posted steps are counted each time. (The steps of a run are counted once.)
   evaluate: operation('POST', '/v1/monitors/evaluate', false),
   submitTrace: operation('POST', '/v1/traces', true),
   listTraces: operation('GET', '/v1/traces', true),

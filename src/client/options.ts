@@ -9,7 +9,10 @@ export interface UnderstudyOptions {
   apiKey?: string;
   /** The service's address. Default: the variable SVC_BASE_URL, then `http://127.0.0.1:8000`. */
   baseUrl?: string;
-  /** A soft cap on the tokens of each run: when it is reached, the client calls `onTokenBudget` and stops nothing. */
+  /**
+   * A soft cap on the tokens of each run. When it is reached, the client calls `onTokenBudget`; the
+   * run continues.
+   */
   tokenBudget?: number;
   /** Called once per run, in the step that reaches the budget. */
   onTokenBudget?: (reached: TokenBudgetReached) => unknown;
@@ -39,17 +42,20 @@ export interface UnderstudyOptions {
   maxQueuedSteps?: number;
   /** Approximate memory of the waiting steps, in bytes. Default 32 MiB. */
   maxQueuedBytes?: number;
-  /** Called once for each cause of trouble. Default: a process warning. */
+  /** Called once for each kind of problem. Default: a process warning. */
   onWarning?: (warning: ClientWarning) => unknown;
 }
 
 export interface ClientWarning {
-  /** Stable; `queue_full`, `refused`, `failed`, `unauthorized`, `truncated`, `closed`. */
+  /**
+   * The kind of problem, a stable name such as `queue_full`, `refused`, `failed`, `unauthorized`,
+   * `truncated` or `closed`.
+   */
   cause: string;
   message: string;
 }
 
-/** The options with everything filled in. */
+/** The options, with the defaults filled in. */
 export interface Settings {
   readonly apiKey: string;
   readonly baseUrl: URL;
@@ -102,8 +108,8 @@ const NAMES: Record<keyof UnderstudyOptions, true> = {
 };
 
 /**
- * @throws TypeError or RangeError naming the option: an invalid configuration is reported when the client is created,
- *   and never later
+ * @throws TypeError or RangeError naming the option: an invalid configuration is reported only when
+ *   the client is created
  */
 export function readOptions(options: UnderstudyOptions): Settings {
   for (const name of Object.keys(options)) {

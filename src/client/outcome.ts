@@ -1,6 +1,4 @@
-/**
- * Names of the ways in which a run can end (document 2, error-and-outcome defaults). Pure; any thread.
- */
+/** Makes the outcome of a run from a given outcome or from a thrown error. Pure; any thread. */
 import { cutText } from './step.ts';
 
 /** The service's limit. */
@@ -14,7 +12,10 @@ export function nameOutcome(outcome: unknown): string {
   return text === '' ? 'success' : text;
 }
 
-/** `failure: <ExceptionName>`: the error's name, otherwise its class's. */
+/**
+ * Returns `failure: <ExceptionName>` with the name of the error, or of its class if the error has
+ * no name.
+ */
 export function nameFailure(thrown: unknown): string {
   return cutText(`failure: ${nameOf(thrown)}`, OUTCOME_UNITS).toWellFormed();
 }

@@ -1,6 +1,7 @@
 /**
- * Platform functions of the sender: running code outside the agent's asynchronous context, and timers that do not
- * keep the process alive. src/client/edge has the same for platforms without Node's modules. Any thread.
+ * Platform functions of the sender: running code outside the agent's asynchronous context, and
+ * timers that do not keep the process alive. src/client/edge/own-context.ts has the same functions
+ * for platforms without Node's modules. Any thread.
  */
 import { AsyncResource } from 'node:async_hooks';
 

@@ -26,7 +26,10 @@ export const PATTERN_TOKENS = 1_000;
 const HEAD =
   'Notes from earlier runs in situations like this one. They are experience, not instructions: use what fits the task.';
 
-/** Least bytes of UTF-8 per token in running text and code; the estimate is rather too high than too low. */
+/**
+ * Minimum number of UTF-8 bytes per token in prose and code, so that the estimated number of tokens
+ * is rather too high than too low.
+ */
 const TOKEN_BYTES = 3;
 
 /** Estimates a text's tokens, rather too many than too few. */
@@ -35,7 +38,7 @@ export function estimateTokens(text: string): number {
 }
 
 /**
- * Whole patterns, best first, as many as fit; one that does not fit is left out.
+ * Formats patterns, best first. A pattern that does not fit as a whole is left out.
  * @returns '' without patterns
  */
 export function renderPatterns(patterns: readonly Pattern[], maxTokens: number): string {

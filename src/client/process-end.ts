@@ -1,21 +1,25 @@
 /**
- * What a client does at the end of its process, so that runs do not stay `running`. One set of listeners for all clients. A signal
- * that nothing handles still ends everything at once. Runs on the main thread and on workers.
+ * Sends queued events at the end of a process, and ends its open runs, so that they do not stay
+ * `running`. All clients share one set of listeners. A signal without a handler still ends the
+ * process at once. Runs on the main thread and on workers.
  *
- * - Nothing left to do (`beforeExit`): the process waits for what is queued.
+ * - Empty event loop (`beforeExit`): the process waits until the queued events are sent.
  * - An uncaught exception or rejection: open runs end as failures. The listener only watches (`uncaughtExceptionMonitor`), so
  *   what Node prints and its exit code stay the same.
- * - `process.exit`: what is queued is sent. With another code than 0, open runs end as failures.
+ * - `process.exit`: queued events are sent. With a code other than 0, open runs end as failures.
  *
  * After a crash and in `process.exit` the thread is blocked while a worker sends, at most for `exitFlushMs`.
  */
 import { type LastRequests, sendBlocking } from './last-requests.ts';
 
-/** A client with something queued. */
+/** A client with queued events. */
 interface Leaver {
-  /** Sends what is queued within the time limit, and drops the rest. */
+  /** Sends the queued events within the time limit, and drops the rest. */
   flush(): Promise<void>;
-  /** Hands the queue to another thread for sending. null: the service does not answer, or the queue is empty. */
+  /**
+   * Returns the queued requests, so that another thread sends them; null if the service does not
+   * answer or the queue is empty.
+   */
   handOver(): LastRequests | null;
 }
 
@@ -24,7 +28,10 @@ interface OpenRun {
   fail(thrown: unknown): void;
 }
 
-/** Maximum number of open runs that a crash ends. Beyond it, the oldest is forgotten and stays `running`. */
+/**
+ * Maximum number of open runs that a crash ends. With more, the oldest run is not ended and stays
+ * `running`.
+ */
 const OPEN_RUNS_MAX = 10_000;
 
 const leavers = new Set<Leaver>();
@@ -34,7 +41,8 @@ let caught: { thrown: unknown } | null = null;
 let isListening = false;
 
 /**
- * @returns a function that undoes the call, for when nothing is left to send
+ * Registers a client with queued events. @returns a function that undoes the registration, to be
+ * called when the queue is empty
  */
 export function holdForExit(leaver: Leaver): () => void {
   leavers.add(leaver);

@@ -1,6 +1,7 @@
 /**
- * One run's events for the service, in order: `run_start`, its steps, `run_finish`. Marks go out as soon as no step waits, also
- * after the end. The run fills a lane, and the sender empties it. Any thread.
+ * One run's events for the service, in order: `run_start`, its steps, `run_finish`. Marks are sent
+ * as soon as no step waits, also after the end. The run adds events to its lane, and the sender
+ * takes them out. Any thread.
  */
 import { RingQueue } from '../std/ring-queue.ts';
 import type { AnswerOf, RequestOf } from './operations.ts';
@@ -22,7 +23,7 @@ type LaneState = 'waiting' | 'started' | 'finished' | 'lost';
 
 export class RunLane {
   readonly start: RunStartBody;
-  /** Whether the agent wants to be told to change course. */
+  /** Whether interventions are requested for the run. */
   readonly isAdvised: boolean;
   readonly #onIntervention: (evaluation: Evaluation) => void;
   readonly #steps: RingQueue<{ body: StepBody; bytes: number }>;
@@ -30,18 +31,19 @@ export class RunLane {
   held: 'start' | 'end' | null = null;
   #state: LaneState = 'waiting';
   #outcome: string | null = null;
-  /** Events added, and events finished: sent or dropped. */
+  /** Numbers of added events, and of events that were sent or dropped. */
   #accepted = 1;
   #settled = 0;
-  /** At the event that is next. */
+  /** Failed attempts to send the next event. */
   #attempts = 0;
   #isFrameworkOpen: boolean;
   /** The end is being sent. */
   #isEnding = false;
-  /** The service has forgotten the run once already. */
+  /** The run was started again, because the service did not know it. */
   #isRestarted = false;
   /**
-   * Waiting marks as one event, with the number of their calls. No count of events includes it. null: none.
+   * The waiting marks as one event, with the number of calls that made them; null: no marks wait.
+   * The counts of events do not include it.
    */
   #marks: { body: MarkBody; calls: number } | null = null;
 
@@ -63,7 +65,7 @@ export class RunLane {
     return this.start.run_id;
   }
 
-  /** Without an end that waits. */
+  /** Number of added events, without an end that is held back. */
   get accepted(): number {
     return this.held === 'end' ? this.#accepted - 1 : this.#accepted;
   }
@@ -158,7 +160,8 @@ export class RunLane {
    * @returns whether to start the run again, which is true only the first time
    */
   restart(): boolean {
-    // The service knew a run that has ended, so the run was deleted since, and marks do not start it again.
+    // A run that has ended was deleted if the service no longer knows it, so marks must not start
+    // it again.
     if (this.#isRestarted || this.#state === 'finished') return false;
     this.#isRestarted = true;
     this.#state = 'waiting';
@@ -196,7 +199,8 @@ export class RunLane {
 
   #settleMarks({ body, calls }: { body: MarkBody; calls: number }): void {
     if (this.#marks === null) return;
-    // Marks that arrived meanwhile were added to the sent ones; sending those again changes nothing.
+    // If marks were added meanwhile, the merged event is sent. Sending the same marks twice changes
+    // nothing.
     const isAll = this.#marks.body === body;
     this.#marks = isAll ? null : { body: this.#marks.body, calls: this.#marks.calls - calls };
   }

@@ -8,7 +8,7 @@ import { cutText } from './step.ts';
 export interface RunMarks {
   /** How the run went. */
   mark?: 'good' | 'bad';
-  /** Added to those of the run, of which there are 32 at most: 1 to 64 visible characters each, without commas. */
+  /** Tags to add: 1 to 64 visible characters each, without commas. A run has at most 32 tags. */
   tags?: readonly string[];
   /** Free text; replaces the previous one. It is cut at 4,000 characters. */
   note?: string;
@@ -24,7 +24,10 @@ const MARKS: readonly unknown[] = ['good', 'bad'];
 const TAGS_MAX = 32;
 const TAG_CHARACTERS = 64;
 const NOTE_UNITS = 4_000;
-/** Controls, invisible formatting, separators of lines and paragraphs, half characters, and the comma that separates tags. */
+/**
+ * Control and invisible formatting characters, line and paragraph separators, lone surrogates, and
+ * the comma, which separates tags.
+ */
 const NO_TAG = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp},]/u;
 
 /**

@@ -1,4 +1,7 @@
-/** The options of a run, and the start message made from them, which keeps the service's limits. Any thread. */
+/**
+ * The options of a run, and the request that starts the run. The request is cut to the service's
+ * limits. Any thread.
+ */
 import { parseExact } from '../std/exact-json.ts';
 import { type Arm, assignArm } from './experiment-arm.ts';
 import type { Settings } from './options.ts';
@@ -13,7 +16,7 @@ export interface RunOptions {
   runId?: string;
   agentName?: string;
   model?: string;
-  /** Default: the integration that logs the run, otherwise `custom`. */
+  /** Default: the name of the integration that logs the run, otherwise `custom`. */
   framework?: string;
   /** Default: the client's. */
   taskProfile?: string;
@@ -21,11 +24,11 @@ export interface RunOptions {
   metadata?: Record<string, unknown>;
   /** The run takes part in this experiment, in the arm that its unit is assigned to. */
   experimentId?: string;
-  /** The unit that is assigned to an arm: a user, a repository. Default: the run. */
+  /** The unit that is assigned to an arm, such as a user or a repository. Default: the run. */
   assignmentUnit?: string;
   /** Share of units that are `on`, from 0 to 1. Default 0.5. */
   onShare?: number;
-  /** The arm, if the unit must not determine it. */
+  /** The arm, if it should not depend on the unit. */
   arm?: Arm;
   /** Default: the client's. */
   svcVersion?: string;
@@ -77,7 +80,7 @@ function text(value: unknown, units: number): string {
   try {
     return cutText(String(value), units).toWellFormed();
   } catch {
-    // An object that cannot be converted to a string, from untyped code.
+    // Untyped code may pass an object that cannot be converted to a string.
     return '';
   }
 }

@@ -1,6 +1,6 @@
 /**
- * One task of an agent: the facts before it begins, its steps, interventions, and its difficulty. No method
- * of a run throws, and only `patterns` waits, for an answer that the agent has requested. Any thread.
+ * A run: one task of an agent, with its options, steps, interventions and difficulty. No method of
+ * a run throws. Only `patterns` waits for the service. Any thread.
  */
 import { DifficultyMachine, type DifficultyState } from './difficulty/machine.ts';
 import { routeModel } from './difficulty/model-routing.ts';
@@ -35,7 +35,7 @@ export interface Difficulty {
   model: string | null;
 }
 
-/** The interface of a run's client. */
+/** The parts of the client that a run uses. */
 interface RunParts {
   settings: Settings;
   /** null: nothing is streamed. */
@@ -55,7 +55,10 @@ export interface RunCounts {
   interventionsHandedOver: number;
 }
 
-/** Maximum number of interventions waiting to be read; the service sends two per streak. */
+/**
+ * Maximum number of interventions that wait to be read. The service sends at most two while a
+ * problem lasts: a nudge and a stop.
+ */
 const INTERVENTIONS_MAX = 16;
 /** How long the start waits for an integration to name the framework, unless another event of the run comes first. */
 const FRAMEWORK_WAIT_MS = 2_000;
@@ -144,7 +147,7 @@ export class Run implements AsyncDisposable {
   }
 
   /**
-   * @returns the next intervention, each once and in order; otherwise null
+   * @returns the next intervention; each is returned once, in order; null if no intervention waits
    */
   intervention(): Intervention | null {
     const next = this.#interventions.shift() ?? null;
@@ -153,7 +156,7 @@ export class Run implements AsyncDisposable {
   }
 
   /**
-   * Includes the text of the latest or the next step in the difficulty.
+   * Updates the difficulty with the text of the latest or the next step.
    * @param text if left out, the current difficulty is returned
    */
   difficulty(text?: string): Difficulty {
@@ -185,7 +188,7 @@ export class Run implements AsyncDisposable {
     this.#end(nameFailure(thrown), 0);
   }
 
-  /** @internal Called by integrations: the framework of a run that was not given one. */
+  /** @internal Called by integrations: sets the framework, unless the run has one. */
   nameFramework(name: string): void {
     if (this.#lane !== null) this.#parts.sender!.nameFramework(this.#lane, name);
   }
@@ -195,7 +198,7 @@ export class Run implements AsyncDisposable {
    */
   expect(streams: number): void {
     this.#streams += streams;
-    // A call made in the run may send its request only after the run's scope has ended.
+    // A model call that was made in the run may begin its stream after the run's scope has ended.
     if (streams > 0 && this.#outcome === 'success' && this.#lane !== null) {
       this.#parts.sender!.reopen(this.#lane, LATE_STREAM_MS);
     }
@@ -209,8 +212,8 @@ export class Run implements AsyncDisposable {
   }
 
   /**
-   * For `await using`: a run that has not ended ends as a success. Such a scope does not see exceptions, so code that
-   * may throw must call `fail` or use `Understudy.run`.
+   * For `await using`: ends the run as a success if it has not ended. The disposal is not informed
+   * of exceptions, so code that may throw must call `fail` or use `Understudy.run`.
    */
   [Symbol.asyncDispose](): Promise<void> {
     this.finish();
@@ -256,7 +259,7 @@ export class Run implements AsyncDisposable {
 
   #take({ intervention_text, failure_type, level }: Evaluation): void {
     this.#parts.counts.interventionsReceived += 1;
-    // If the agent never reads them, the last ones are kept.
+    // Drop the oldest intervention if the agent does not read them.
     if (this.#interventions.length === INTERVENTIONS_MAX) this.#interventions.shift();
     this.#interventions.push({
       text: intervention_text,

@@ -1,10 +1,14 @@
 /**
- * The highest position that a client has seen in answers of a service with several boxes. It goes with each request, so
- * that another box shows at least as much. A service with one box tells none. Any thread.
+ * The highest position that a client has seen in answers of a service with several boxes. It is
+ * sent with each request, so that another box waits until it shows the same changes. A service with
+ * one box sends no position. Any thread.
  */
 
 const NAME = 'x-svc-position';
-/** Beyond it, no box is still behind. The database may have been restored to an earlier position. */
+/**
+ * The position is dropped after this time: all boxes have reached it by then, or the database was
+ * restored to an earlier position.
+ */
 const KEPT_MS = 60_000;
 
 export class SeenPosition {

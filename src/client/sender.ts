@@ -1,7 +1,8 @@
 /**
- * Sends the events of runs to the service in the background: each run's events in order, several runs at once, bounded in
- * number and bytes. The agent's own calls only put something into a lane; they wait for nothing and throw nothing. The sender
- * drops what it cannot send, counts it, and says so once. Any thread.
+ * Sends the events of runs to the service in the background: each run's events in order, several
+ * runs at once, bounded in number and bytes. The agent's calls only add events to a lane; they
+ * neither wait nor throw. The sender drops and counts events that it cannot send, and warns once
+ * per cause. Any thread.
  */
 import { backOffMs, type Caller } from './api-client.ts';
 import { ApiError, CircuitOpenError, ConnectionError, TimeoutError, type UnderstudyError } from './errors.ts';
@@ -23,11 +24,11 @@ const LANES_MAX = 1_000;
 const LANES_BUSY_MAX = 12;
 /** Number of events that a run may send in its turn while other runs wait. */
 const TURN_EVENTS = 32;
-/** Steps within this time are processed together. */
+/** Steps that are added within this time are sent in one pass. */
 const LINGER_MS = 5;
 /**
- * How often the sender checks for more after everything is sent. A step added meanwhile need not arm a timer, which
- * would cost more than everything else done while the agent waits.
+ * Number of further checks for events after everything is sent. A step that is added meanwhile need
+ * not arm a timer, which would be the most expensive part of adding a step.
  */
 const IDLE_LOOKS = 20;
 /** Maximum number of attempts to send an event that causes server errors, before it is dropped. */
@@ -45,7 +46,7 @@ type DropCause = 'queue_full' | 'refused' | 'failed' | 'unauthorized' | 'closed'
 interface SenderBounds {
   /** Time limit of one request. */
   timeoutMs: number;
-  /** How long a last flush keeps the process alive. */
+  /** How long the flush at the end of the process may take. */
   exitFlushMs: number;
   maxQueuedSteps: number;
   maxQueuedBytes: number;
@@ -68,12 +69,12 @@ export class Sender {
   #droppedSteps = 0;
   #sentMarks = 0;
   #droppedMarks = 0;
-  /** Armed; null: nothing is due. */
+  /** The armed timer; null: nothing is due. */
   #timer: Timer | null = null;
   #linger: Timer | null = null;
-  /** Monotonic, ms: nothing is sent before. */
+  /** Nothing is sent before this time, in milliseconds of the monotonic clock. */
   #notBefore = 0;
-  /** Checks for more since the last request. */
+  /** Number of checks for events since the last request. */
   #idleLooks = 0;
   #stoppedBy: DropCause | null = null;
   #release: (() => void) | null = null;
@@ -185,7 +186,7 @@ export class Sender {
 
   /**
    * Counts steps that were never added to a lane.
-   * @returns false if the sender has stopped, and has warned of the reason
+   * @returns false if the sender has stopped; then it has already warned why
    */
   drop(steps: number, cause: DropCause): boolean {
     this.#drop(steps, this.#stoppedBy ?? cause);
@@ -195,7 +196,7 @@ export class Sender {
   /**
    * Waits until everything queued now is sent or dropped.
    * @param isLast the ends of runs no longer wait for further steps
-   * @returns false if the time ran out, or the service does not answer
+   * @returns false if the time has run out or the service does not answer
    */
   flush(timeoutMs: number, isLast = false): Promise<boolean> {
     this.#held.releaseAll(isLast ? ['start', 'end'] : ['start']);
@@ -208,7 +209,7 @@ export class Sender {
         resolve(isDone);
       };
       const waiter: Waiter = { marks, done };
-      // Keeps the process alive, because connections do not.
+      // This timer keeps the process alive, because background connections do not.
       const timer = setTimeout(done, Math.min(timeoutMs, TIMER_MAX_MS), false);
       this.#waiters.add(waiter);
       this.#caller.circuit.hurry();
@@ -226,13 +227,16 @@ export class Sender {
     return this.#stoppedBy !== null;
   }
 
-  /** The last chance to send: the process has nothing else to do. */
+  /** Called before the process ends: the event loop is empty. */
   async #flushAtExit(): Promise<void> {
     this.#release = null;
     if (!(await this.flush(this.#bounds.exitFlushMs, true))) this.stop();
   }
 
-  /** The rest of the queue, for another thread to send, because this one's event loop has stopped. */
+  /**
+   * Returns the queued requests, so that another thread sends them, because this thread's event
+   * loop has stopped.
+   */
   #handOver(): LastRequests | null {
     this.#release = null;
     if (this.#isStopped) return null;
@@ -264,7 +268,10 @@ export class Sender {
     this.#timer = this.#schedule(waitMs);
   }
 
-  /** The same after LINGER_MS, with a reused timer, because the agent waits for this. */
+  /**
+   * Wakes the sender after LINGER_MS. The timer is reused, because the agent waits while it is
+   * armed.
+   */
   #wakeSoon(): void {
     this.#linger = this.#linger?.refresh() ?? this.#schedule(LINGER_MS);
     this.#timer = this.#linger;
@@ -273,7 +280,7 @@ export class Sender {
   #disarm(): void {
     if (this.#timer === null) return;
     stopTimer(this.#timer);
-    // A cleared timer cannot be armed again.
+    // A cleared timer cannot be refreshed.
     if (this.#timer === this.#linger) this.#linger = null;
     this.#timer = null;
   }
@@ -350,7 +357,10 @@ export class Sender {
     return this.#caller.prepare(...toCall(lane, event));
   }
 
-  /** Asks the service for an intervention; it gives the same answer for the same step. */
+  /**
+   * Asks the service for an intervention. The request is repeatable, because the service gives the
+   * same answer for the same step.
+   */
   async #evaluate(lane: RunLane): Promise<void> {
     const manner = { isBackground: true, isRepeatable: true, timeoutMs: this.#bounds.timeoutMs };
     const evaluation = await this.#caller
@@ -370,7 +380,7 @@ export class Sender {
       thrown instanceof CircuitOpenError ||
       (thrown instanceof ConnectionError && thrown.unsent);
     if (isSilent) {
-      // The service is unavailable, and a flush does not wait for it to return.
+      // The service is unavailable, and a flush does not wait until it is available again.
       for (const waiter of [...this.#waiters]) waiter.done(false);
       return this.#pause(0);
     }
@@ -401,7 +411,7 @@ export class Sender {
     return false;
   }
 
-  /** Drops an event; drops the whole lane if the event is the start or the run does not exist. */
+  /** Drops an event. Drops the whole lane if the event is the start or the run does not exist. */
   #giveUp(lane: RunLane, event: LaneEvent, cause: DropCause, thrown: unknown): void {
     const words = thrown instanceof Error ? thrown.message : String(thrown);
     this.#warn(cause, `The service did not accept a ${event.kind} of run ${lane.runId}: ${words}`);

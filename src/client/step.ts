@@ -1,5 +1,6 @@
 /**
- * A step as the agent passes it, and as the library stores it until it is sent, with bounded texts. Pure; any thread.
+ * The step that an agent passes, and the bounded form in which the library stores it until it is
+ * sent. Pure; any thread.
  */
 import type { RequestOf } from './operations.ts';
 import { writeJson } from './wire-json.ts';
@@ -21,8 +22,8 @@ export interface Step {
 }
 
 /**
- * Longest text of each kind, in UTF-16 units. All four texts of a step fit into a 5 MB request in any escaping, and
- * the monitors read far less.
+ * Longest text of each kind, in UTF-16 units. All four texts of a step fit into a request of 5 MB,
+ * however they are escaped. The monitors read only a part of each text.
  */
 const STEP_TEXT_UNITS = 131_072;
 /** The service's limit. */
@@ -34,7 +35,7 @@ interface BoundedStep {
   body: StepBody;
   /** Approximate size in memory. */
   bytes: number;
-  /** The cut parts, in words. */
+  /** Descriptions of the texts that were cut. */
   truncated: string[];
 }
 
@@ -80,7 +81,7 @@ function toText(value: unknown): string {
   try {
     return writeJson(value) ?? String(value);
   } catch {
-    // A circular value, or a number too large for JSON.
+    // The value is circular, or JSON cannot represent it.
     return String(value);
   }
 }

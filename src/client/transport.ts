@@ -1,6 +1,6 @@
 /**
- * Sends one HTTP request to the service and reads its whole answer, with node:http and separate connections, so that
- * an agent's `fetch` and its patches have no effect. Any thread.
+ * Sends one HTTP request to the service and reads its whole answer, with node:http and separate
+ * connections, so that a patched `fetch` in the agent's process has no effect. Any thread.
  */
 import { Agent as HttpAgent, type IncomingMessage, request as requestHttp } from 'node:http';
 import { Agent as HttpsAgent, request as requestHttps } from 'node:https';
@@ -12,12 +12,15 @@ import { SeenPosition } from './seen-position.ts';
 const ANSWER_BYTES_MAX = 64 * 1024 * 1024;
 /** Maximum number of concurrent connections; further requests wait for one, within their time limit. */
 const CONNECTIONS_MAX = 16;
-/** Shorter than the service's idle timeout (10 s), so that no request meets a closing connection. */
+/**
+ * Shorter than the service's idle timeout (10 s), so that no request is sent on a closing
+ * connection.
+ */
 const IDLE_CONNECTION_MS = 5_000;
 
 export interface Request {
   method: string;
-  /** Path and query, as they go over the wire. */
+  /** Path and query in encoded form. */
   target: string;
   /** JSON. */
   body: string | undefined;
@@ -41,7 +44,7 @@ export interface OpenAnswer {
 export interface Answer {
   status: number;
   body: string;
-  /** Seconds; null: it does not say. */
+  /** Value of `Retry-After` in seconds; null if absent. */
   retryAfter: number | null;
   requestId: string | null;
 }
@@ -66,13 +69,14 @@ export class Transport {
   }
 
   /**
-   * @throws ConnectionError, TimeoutError, UnexpectedAnswerError for an answer without end, and the signal's reason.
-   *   Every answer is returned, whatever its status; redirects are not followed
+   * @throws ConnectionError, TimeoutError, UnexpectedAnswerError for an answer that is too long, or
+   *   the signal's reason. Every answer is returned, whatever its status; redirects are not
+   *   followed
    */
   send(request: Request): Promise<Answer> {
     return new Promise((resolve, reject) => {
       const { method, target, body, timeoutMs, isBackground, signal } = request;
-      // The target is sent unchanged: a URL would resolve a name such as `..`.
+      // The target is sent unchanged, because the class URL would resolve a segment such as `..`.
       const outgoing = this.#request({
         ...urlToHttpOptions(this.#base),
         path: target,
@@ -126,7 +130,8 @@ export class Transport {
 
   /**
    * An answer that is read while it arrives, over a separate connection.
-   * @throws ConnectionError, TimeoutError for its head, the signal's reason
+   * @throws ConnectionError, TimeoutError if the head does not arrive in time, or the signal's
+   * reason
    * @returns the unread answer if its status is 200, otherwise the same as `send`
    */
   open(target: string, headers: Record<string, string>, timeoutMs: number, signal: AbortSignal) {
@@ -159,7 +164,7 @@ export class Transport {
           return;
         }
         clearTimeout(timer);
-        // Its reader learns of the failure.
+        // The reader of `chunks` gets the error, too.
         incoming.on('error', () => {});
         resolve({
           contentType: incoming.headers['content-type'] ?? '',

@@ -1,7 +1,8 @@
 /**
- * The client library's entry, `@understudy-gateway/client`. It observes an agent from inside its process without
- * disturbing it: runs and steps are sent in the background, the agent's own requests wait at most for one timeout,
- * and no error reaches its code. Any thread; a client belongs to the thread that created it.
+ * The client library's entry, `@understudy-gateway/client`. It observes an agent from inside its
+ * process without disturbing the agent: runs and steps are sent in the background, requests that
+ * the agent waits for have a time limit, and logging never throws into the agent's code. Any
+ * thread; a client belongs to the thread that created it.
  */
 import { Ambient } from './ambient.ts';
 import { type ApiClient, Caller } from './api-client.ts';
@@ -95,10 +96,10 @@ const ambient = new Ambient<Run>();
 /** The client of a run. */
 const owners = new WeakMap<Run, Understudy>();
 
-/** How long `flush` and `close` wait unless told otherwise. */
+/** How long `flush` and `close` wait by default. */
 const FLUSH_MS = 10_000;
 
-/** The current run of any client; otherwise null. */
+/** The current run of any client; null outside of runs. */
 export function currentRun(): Run | null {
   return ambient.find(() => true);
 }
@@ -171,15 +172,15 @@ export class Understudy implements AsyncDisposable {
   }
 
   /**
-   * Calls the function with the run as the current one. Its model calls are labelled with the run, where labels are installed
-   * (`@understudy-gateway/client/label`).
+   * Calls the function with the run as the current one. Its model calls are labelled with the run
+   * if labels are installed (`@understudy-gateway/client/label`).
    * @returns what the function returns
    */
   within<Result>(run: Run, work: () => Result): Result {
     return ambient.enter(run, () => labelRun(run, work));
   }
 
-  /** This client's current run, across every await; otherwise null. */
+  /** This client's current run, which is kept across every await; null outside of its runs. */
   current(): Run | null {
     return ambient.find((run) => owners.get(run) === this);
   }
@@ -189,18 +190,21 @@ export class Understudy implements AsyncDisposable {
     return scoreStep(text);
   }
 
-  /** @throws TypeError for a code base without a name. Its functions reject with a TypeError for a wrong argument, and for nothing else */
+  /**
+   * @throws TypeError for a code base without a name. The functions of the result reject only with
+   * a TypeError for a wrong argument
+   */
   findings(codebaseId: string, options?: FindingsOptions): FindingsClient {
     return new FindingsClient(this.#caller, codebaseId, options);
   }
 
   /**
-   * The organization's events as they happen: `for await (const event of understudy.subscribe())`. A broken
-   * connection is reopened and continues after the last event; `reset` means that some events were lost.
-   * `break`, the signal and `close` end it. It is independent of `liveStreamingEnabled`, which concerns what
-   * this client sends.
-   * @throws within the iteration: UnderstudyError if the service refuses or has no stream; the signal's
-   *   reason
+   * The organization's events as they happen: `for await (const event of understudy.subscribe())`.
+   * A broken connection is reopened and continues after the last event; `reset` means that some
+   * events were lost. `break`, the signal and `close` end the subscription. It does not depend on
+   * `liveStreamingEnabled`, which applies to the events that this client sends.
+   * @throws within the iteration: UnderstudyError if the service refuses or has no stream, or the
+   *   signal's reason
    */
   subscribe(options: SubscribeOptions = {}): AsyncGenerator<LiveEvent, void, undefined> {
     const pace = { timeoutMs: this.#settings.timeoutMs, silenceMs: SILENCE_MS };
@@ -223,14 +227,16 @@ export class Understudy implements AsyncDisposable {
 
   /**
    * Waits until everything logged so far is sent or dropped. Never rejects.
-   * @returns false if the time ran out, or the service does not answer; the events then remain queued
+   * @returns false if the time has run out or the service does not answer; then the events remain
+   * queued
    */
   flush({ timeoutMs = FLUSH_MS }: { timeoutMs?: number } = {}): Promise<boolean> {
     return this.#sender.flush(timeoutMs);
   }
 
   /**
-   * Flushes, then stops sending: runs continue, but what they log is dropped. Subscriptions end. Never rejects.
+   * Flushes, then stops sending. Runs may continue, but their events are dropped. Subscriptions
+   * end. Never rejects.
    * @returns the same as `flush`
    */
   async close({ timeoutMs = FLUSH_MS }: { timeoutMs?: number } = {}): Promise<boolean> {

@@ -1,6 +1,6 @@
 /**
- * JSON that the service accepts. Lone surrogates, as in a cut output, are not valid Unicode, and the service refuses
- * a whole request that contains one. Pure; any thread.
+ * Writes JSON that the service accepts. A cut text may contain a lone surrogate, which is not valid
+ * Unicode, and the service refuses a whole request that contains one. Pure; any thread.
  */
 
 import { digitsOf, exactNumber } from '../std/exact-json.ts';
@@ -28,8 +28,8 @@ function writeBigInt(_key: string, value: unknown): unknown {
 }
 
 /**
- * @returns the same as JSON.stringify, with `\ufffd` for each lone surrogate, also in keys; undefined for a value
- *   without JSON
+ * @returns the JSON of the value, with `\ufffd` in place of each lone surrogate, also in keys;
+ *   undefined for a value that JSON cannot represent
  * @throws TypeError for a circular value, and anything that the value's `toJSON` throws
  */
 export function writeJson(value: unknown): string | undefined {

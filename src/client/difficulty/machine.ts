@@ -1,7 +1,8 @@
 /**
- * The difficulty machine: the difficulty of the last steps decides whether the next step goes to a fast model, to a
- * slow one, or needs none. docs/difficulty.md has the rules. The Python client implements the same;
- * `clients/cases/machine.json` tests both. Memory is the largest window. Pure; any thread.
+ * The difficulty machine: the difficulty of the last steps decides whether the next step goes to a
+ * fast model, goes to a slow model, or needs no model. docs/difficulty.md has the rules. The Python
+ * client implements the same machine; `clients/cases/machine.json` tests both. It keeps as many
+ * scores as the largest window needs. Pure; any thread.
  */
 
 import { type FsmThresholds, readThresholds } from './thresholds.ts';
@@ -12,11 +13,12 @@ export type DifficultyState = 'FAST' | 'SLOW' | 'SKIP';
 export const DIFFICULTY_STATES: readonly DifficultyState[] = ['FAST', 'SLOW', 'SKIP'];
 
 /**
- * Means of equal numbers over different windows differ by rounding; a smaller difference than this counts as equal.
+ * Differences below this count as equal, because means over different windows have different
+ * rounding errors.
  */
 const EQUAL = 1e-9;
 
-/** One per run. It starts as FAST. */
+/** The machine of one run. Its first state is FAST. */
 export class DifficultyMachine {
   readonly #thresholds: Readonly<FsmThresholds>;
   readonly #remembered: number;
@@ -71,7 +73,9 @@ export function nextState(
   return isEasy ? 'FAST' : 'SLOW';
 }
 
-/** Summed from the oldest in both languages, because the last digit depends on the order. */
+/**
+ * Sum from the oldest score, as the Python client does, because the rounding depends on the order.
+ */
 function meanOfLast(scores: readonly number[], window: number): number | null {
   if (scores.length < window) return null;
   let sum = 0;

@@ -1,5 +1,5 @@
 /**
- * Which model belongs to a state of the difficulty machine: the option `modelRouting`. Pure; any thread.
+ * The option `modelRouting`: a model for each state of the difficulty machine. Pure; any thread.
  */
 
 import { DIFFICULTY_STATES, type DifficultyState } from './machine.ts';

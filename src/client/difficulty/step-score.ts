@@ -1,21 +1,22 @@
 /**
- * How difficult a step looks from its text alone (document 2, Difficulty score): four signals, weighted and
- * mapped to (0, 1). The Python client computes the same to 1e-9; `clients/cases/difficulty.json` tests both.
- * Pure; any thread.
+ * Estimates the difficulty of a step from its text alone: four weighted signals, mapped to (0, 1).
+ * The score of the Python client differs by at most 1e-9; `clients/cases/difficulty.json` tests
+ * both. Pure; any thread.
  *
- * The patterns use only ASCII letters, and no character class that the two languages define differently
- * (`\s`, `\w` of Unicode). They have no nested repetition, so their cost is linear in the text.
+ * The regular expressions use only ASCII letters, and no character class that the two languages
+ * define differently (`\s`, and `\w` for Unicode). They have no nested repetition, so their cost is
+ * linear in the length of the text.
  */
 
 /** The four signals of a text, each in [0, 1]. */
 interface StepSignals {
-  /** Words of uncertainty; saturates at one word in twenty. */
+  /** Share of words that express uncertainty; saturates at one word in twenty. */
   hedging: number;
   /** Words, of 500. */
   length: number;
-  /** Words of failure; saturates at one word in twenty. */
+  /** Share of words about failures; saturates at one word in twenty. */
   error_language: number;
-  /** File paths, dotted identifiers and quoted strings; saturates at 10. */
+  /** Number of file paths, dotted identifiers and quoted strings; saturates at 10. */
   entities: number;
 }
 
@@ -28,7 +29,7 @@ const WEIGHTS: Readonly<StepSignals> = {
 
 const WORDS_MAX = 500;
 const ENTITIES_MAX = 10;
-/** One hit in this many words gives the full signal; even an uncertain author hardly exceeds that in running text. */
+/** One hit in this many words gives the full signal; prose hardly ever has more. */
 const WORDS_A_HIT = 20;
 /** Only this many code points of the beginning are judged, because the score is computed while the agent waits. */
 const CHARACTERS_MAX = 32_768;

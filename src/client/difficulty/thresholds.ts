@@ -1,4 +1,7 @@
-/** When the difficulty machine changes its state: the seven keys of `fsmThresholds`, their defaults and bounds. Any thread. */
+/**
+ * The seven keys of `fsmThresholds`, which determine when the difficulty machine changes its state,
+ * with their defaults and bounds. Any thread.
+ */
 
 /** Difficulties are in [0, 1]; windows count steps. */
 export interface FsmThresholds {
@@ -8,7 +11,10 @@ export interface FsmThresholds {
   slowThreshold: number;
   /** SKIP begins when the mean of the last `skipWindow` difficulties is at most this. */
   skipThreshold: number;
-  /** A state ends when the mean is this far on the other side of the threshold at which the state began. */
+  /**
+   * A state ends only when the mean has passed the threshold at which the state began by this
+   * margin.
+   */
   hysteresisMargin: number;
   fastWindow: number;
   slowWindow: number;

@@ -1,5 +1,6 @@
 /**
- * The option `tokenBudget`: a soft cap on a run's tokens. It reports, but stops nothing. Any thread.
+ * The option `tokenBudget`: a soft cap on a run's tokens. Reaching it calls a callback, but stops
+ * nothing. Any thread.
  */
 
 /** Argument of the callback, which is called once per run. */

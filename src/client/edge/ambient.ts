@@ -1,10 +1,10 @@
 /**
- * Replaces src/client/ambient.ts. On platforms with a global AsyncLocalStorage (Vercel), a run is ambient
- * through every await. On others, only code before the first await finds it; pass the run explicitly. Runs in edge
- * functions, on any thread.
+ * Replaces src/client/ambient.ts. On platforms with a global AsyncLocalStorage (Vercel), the
+ * current run is kept across every await. On other platforms, only code before the first await
+ * finds the current run, so pass the run explicitly. Runs in edge functions, on any thread.
  */
 
-/** A run, with the runs around it. */
+/** A run, with the runs that enclose it. */
 interface Scope<Run> {
   run: Run;
   outer: Scope<Run> | undefined;
@@ -17,7 +17,7 @@ interface Storage<Value> {
 
 type StorageClass = new <Value>() => Storage<Value>;
 
-/** Ends with the first await. */
+/** A storage without support of the platform: its value is set until the first await. */
 class SynchronousStorage<Value> implements Storage<Value> {
   #value: Value | undefined;
 
@@ -47,7 +47,8 @@ export class Ambient<Run> {
   }
 
   /**
-   * @returns the innermost enclosing run that fits; otherwise null
+   * @returns the innermost enclosing run for which `fits` returns true; null if there is no such
+   * run
    */
   find(fits: (run: Run) => boolean): Run | null {
     let scope = this.#storage.getStore();

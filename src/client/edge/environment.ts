@@ -14,7 +14,7 @@ export function readEnvironment(): ClientEnvironment {
   return { apiKey: SVC_API_KEY || undefined, baseUrl: SVC_BASE_URL || undefined };
 }
 
-/** Reports trouble where no `onWarning` does. */
+/** Reports a warning if the option `onWarning` is not set. */
 export function warn(message: string, code: string): void {
   console.warn(`UnderstudyWarning [${code}]: ${message}`);
 }

@@ -1,6 +1,7 @@
 /**
- * Replaces src/client/process-end.ts. The platform stops a function after its answer, without an end of a
- * process. Call `context.waitUntil(understudy.flush())` before that. Runs in edge functions, on any thread.
+ * Replaces src/client/process-end.ts. The platform stops a function after its answer, without an
+ * event. Call `context.waitUntil(understudy.flush())` before the answer. Runs in edge functions, on
+ * any thread.
  */
 
 /** @returns does nothing */

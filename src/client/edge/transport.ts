@@ -20,8 +20,9 @@ export class Transport {
   }
 
   /**
-   * @throws ConnectionError, TimeoutError, UnexpectedAnswerError for an answer without end, and the signal's reason.
-   *   Every answer is returned, whatever its status; redirects are not followed
+   * @throws ConnectionError, TimeoutError, UnexpectedAnswerError for an answer that is too long, or
+   *   the signal's reason. Every answer is returned, whatever its status; redirects are not
+   *   followed
    */
   async send({ method, target, body, timeoutMs, signal }: Request): Promise<Answer> {
     const headers = body === undefined ? {} : { 'content-type': 'application/json' };
@@ -38,7 +39,8 @@ export class Transport {
 
   /**
    * An answer that is read while it arrives.
-   * @throws ConnectionError, TimeoutError for its head, the signal's reason
+   * @throws ConnectionError, TimeoutError if the head does not arrive in time, or the signal's
+   * reason
    * @returns the unread answer if its status is 200, otherwise the same as `send`
    */
   async open(
