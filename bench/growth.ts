@@ -1,9 +1,10 @@
 /**
- * What grows with the history: `npm run bench -- growth`. Databases of several sizes are made: captured exchanges through the
- * code of the capture process, and monitored runs as the run actor writes them. For each size: bytes on the disk,
- * processor time of writing, the time and processor time until the started service has read everything in (its backlog),
- * its memory, and for each list the p99 and the processor time of a question. A figure that grows is larger at the largest size
- * than at the smallest: bytes and processor time for each exchange or run, and memory and questions in all. Own process.
+ * Finds figures that grow with the history: `npm run bench -- growth`. It makes databases of several sizes: captured
+ * exchanges with the code of the capture process, and monitored runs in the form of the run actor. For each size it
+ * measures bytes on the disk, processor time of writing, the time and processor time in which a started service reads
+ * its backlog, the memory of the service, and for each list the p99 and the processor time of a request. It reports the
+ * figures that are larger at the largest size than at the smallest. Bytes, writing and reading are divided by the
+ * number of exchanges or runs. Own process.
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -24,7 +25,7 @@ interface GrowthPlan {
   /** Sizes, ascending. */
   exchanges: number[];
   runs: number[];
-  /** Questions to each list. */
+  /** Number of requests for each list. */
   asks: number;
 }
 
@@ -41,12 +42,12 @@ export interface GrowthPoint {
   count: number;
   disk_bytes_per_1000: number;
   write_cpu_ms_per_1000: number;
-  /** From the start of the service until it has read everything in. */
+  /** From the start of the service until it has read its backlog. */
   backlog_ms_per_1000: number;
   read_cpu_ms_per_1000: number;
   anon_bytes: number;
   list_p99_ms: Record<string, number>;
-  /** Processor time of the service for one question; the p99 also has what else the machine did. */
+  /** Processor time of the service per request. Unlike the p99, it does not include other work of the machine. */
   list_cpu_ms: Record<string, number>;
 }
 
@@ -70,7 +71,7 @@ const RUN_LISTS = [
 
 /** A service is idle when its threads run, or wait for a core, less than this share of the time so many times in succession. */
 const IDLE = { ms: 1_000, share: 0.05, times: 3 } as const;
-/** Interval between requests whether the service has read everything. */
+/** Interval between requests that check whether the service has read its backlog. */
 const POLL_MS = 100;
 /**
  * A series grows if its largest size gives more than this many times the value of its smallest size. A processor time
@@ -169,7 +170,7 @@ interface Measuring {
   say: (what: string) => void;
 }
 
-/** Starts the service over the folder, lets it read everything in, and asks its lists. */
+/** Starts the service over the folder, waits until it has read its backlog, and requests its lists. */
 async function measureService(dir: string, measuring: Measuring): Promise<GrowthPoint> {
   const { count, write_cpu_ms, asks, lists, isReadIn, say } = measuring;
   const disk = readDiskBytes(dir);
@@ -180,7 +181,7 @@ async function measureService(dir: string, measuring: Measuring): Promise<Growth
     const startedMs = performance.now();
     const startedUs = readCpuUs(product.pid);
     while (!(await isReadIn(connection))) await delay(POLL_MS);
-    // The service reads bodies in advance, which would count as a cost of the questions.
+    // The service reads bodies in advance, which would count as a cost of the requests.
     await untilIdle(product.pid);
     const thousands = count / 1_000;
     const backlog_ms = performance.now() - startedMs;
@@ -189,7 +190,7 @@ async function measureService(dir: string, measuring: Measuring): Promise<Growth
     const list_cpu_ms: Record<string, number> = {};
     for (const path of lists) {
       say(`${count}: ${path}`);
-      // The first answer may make what later ones use: it does not count.
+      // The first request does not count, because it may fill caches that later requests use.
       await connection.read(path);
       const beforeUs = readCpuUs(product.pid);
       list_p99_ms[path] = await timeList(connection, path, asks);
@@ -213,7 +214,7 @@ async function measureService(dir: string, measuring: Measuring): Promise<Growth
   }
 }
 
-/** Waits until the service has almost nothing to do. On a busy machine, work without a core counts, too. */
+/** Waits until the service is almost idle. Threads that wait for a core do not count as idle. */
 async function untilIdle(pid: number): Promise<void> {
   for (let quiet = 0; quiet < IDLE.times; ) {
     const beforeUs = readBusyUs(pid);

@@ -1,6 +1,6 @@
 /**
- * A kept connection that posts JSON and reads whole answers on a raw socket, so that the client itself costs little. In
- * the process of a suite.
+ * A keep-alive connection that posts JSON and reads complete answers. It uses a raw socket, so that the client itself
+ * costs little. In the process of a suite.
  */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
@@ -27,7 +27,7 @@ export class JsonLine {
   }
 
   /**
-   * One at a time.
+   * Posts JSON and waits for the answer. Call this again only after that.
    * @throws Error if the answer is not 200 with a content-length, or the connection breaks
    */
   post(path: string, body: object): Promise<unknown> {

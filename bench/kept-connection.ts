@@ -1,4 +1,4 @@
-/** Asks a product of the bench over one kept connection, one question after another. Bench process. */
+/** Sends requests to a product of the bench over one keep-alive connection, one after another. Bench process. */
 import { Agent, request } from 'node:http';
 import { PRODUCT_KEY } from './product.ts';
 
@@ -16,7 +16,7 @@ export class KeptConnection {
     this.#port = port;
   }
 
-  /** @throws Error where the answer has another status than 200 */
+  /** @throws Error if the status of the answer is not 200 */
   async read(path: string): Promise<string> {
     const { status, body } = await this.ask(path);
     if (status !== 200) throw new Error(`${path}: ${status} ${body.slice(0, 200)}`);

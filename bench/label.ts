@@ -1,7 +1,7 @@
 /**
- * What the labelling shim adds to a request that an agent makes. The bench makes undici's and node:http's own requests
- * up to the moment at which they write their head, in one process without the shim, with it, and with it in a scope. It
- * uses no socket, because a socket's noise is many times larger than the shim's cost. Own thread.
+ * Measures what the labelling shim adds to a request of an agent. The bench makes requests of undici and of node:http
+ * up to the moment at which they write their head: without the shim, with it, and with it in a scope. It uses no
+ * socket, because the noise of a socket is many times larger than the cost of the shim. Own thread.
  */
 
 import { channel } from 'node:diagnostics_channel';
@@ -10,7 +10,7 @@ import { createRequire } from 'node:module';
 import { Duplex } from 'node:stream';
 import { install, runScope } from '../src/label/label.ts';
 
-/** Most additional time for a labelled request (issue G). */
+/** Maximum additional time for a labelled request (issue G). */
 const LABEL_GOAL_US = 5;
 
 interface LabelOptions {
@@ -23,7 +23,7 @@ export const LABEL_FULL: LabelOptions = { requests: 100_000, rounds: 7 };
 export const LABEL_QUICK: LabelOptions = { requests: 20_000, rounds: 3 };
 
 interface LabelReport {
-  /** The best round of each, because interrupted rounds say nothing. */
+  /** Each figure is that of the best round, because interruptions make rounds slower. */
   fetch_us: number;
   /** A request of `fetch` or undici outside of a scope. */
   fetch_unscoped_us: number;
@@ -110,7 +110,7 @@ function makeUndiciRequest(): void {
   if (sent.hasSubscribers) sent.publish({ request, headers: '', socket });
 }
 
-/** A connection that opens at once and discards what it is sent. */
+/** A connection that opens at once and discards all data. */
 class Sink extends Duplex {
   override _read(): void {}
   override _write(_chunk: unknown, _encoding: string, done: () => void): void {

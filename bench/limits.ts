@@ -1,13 +1,13 @@
 /**
- * What a rate check costs: the processor time of one take from the shared table, on one thread and on two at once. Part
- * of `npm run bench`. Own process.
+ * Measures what a rate check costs: the processor time of one take from the shared table, on one thread and on two
+ * threads at once. Part of `npm run bench`. Own process.
  */
 import { Worker } from 'node:worker_threads';
 import { SharedRateLimiter } from '../actors/rate-bucket/client.ts';
 import { allocateRateTable, RATE_SLOTS, RateTable } from '../actors/rate-bucket/table.ts';
 import type { Asker } from '../src/runtime/actor-client.ts';
 
-/** Most processor time for a check of the limit (issue B, Speed). */
+/** Maximum processor time for a check of the limit (issue B, Speed). */
 const LIMIT_CHECK_GOAL_US = 1;
 
 const LIMIT = { rate_per_s: 200, burst: 400 };
@@ -24,7 +24,7 @@ export const LIMITS_FULL: LimitsOptions = { takes: 2_000_000, rounds: 5 };
 export const LIMITS_QUICK: LimitsOptions = { takes: 300_000, rounds: 3 };
 
 interface LimitsReport {
-  /** The best round, because an interrupted round says nothing about the check. */
+  /** Each figure is that of the best round, because interruptions make rounds slower. */
   allowed_us: number;
   denied_us: number;
   /** One key, while a second thread takes from the same bucket. */
@@ -103,7 +103,7 @@ async function measureContended({ takes, rounds }: LimitsOptions): Promise<numbe
   return best;
 }
 
-/** Replaces the actor that assigns slots: in the order of requests. */
+/** Replaces the actor that assigns slots. It assigns them in the order of requests. */
 function slotsInOrder(table: RateTable): Asker {
   let next = 0;
   return {

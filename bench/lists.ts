@@ -1,8 +1,8 @@
 /**
- * Lists of a million runs: `npm run bench -- lists`. Measures every page from the newest to the oldest, from the
- * request to the last byte; pages of the usual size at several depths; and pages with filters that few or no runs pass.
- * The rows are written straight into the database in the run actor's form. The product runs as a user starts it, and
- * the pages are read over HTTP on one kept connection. Own process.
+ * Measures lists of a million runs: `npm run bench -- lists`. It measures every page from the newest to the oldest,
+ * from the request to the last byte; pages of the usual size at several depths; and pages with filters that match few
+ * runs. The rows are written straight into the database in the run actor's form. The product runs as a user starts it,
+ * and the pages are read over HTTP on one kept connection. Own process.
  */
 import { mkdtempSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -76,8 +76,8 @@ export async function runListsBench({ quick, save, say }: ListsBenchOptions): Pr
       lists.push(await reader.walk(query, pages));
     }
     reader.close();
-    // The median of each tenth: at every depth, half of the pages met it. The p99 also contains the machine's other
-    // work.
+    // The goal applies to the median of each tenth of the list, so half of the pages at every depth meet it. The p99
+    // would also include other work of the machine.
     const goals = {
       pages: lists.every(({ tenths_p50_us }) => tenths_p50_us.every((us) => us <= PAGE_MS_MAX * 1_000)),
     };
@@ -101,7 +101,7 @@ class ListReader {
     this.#connection = new KeptConnection(port);
   }
 
-  /** From the newest run on, to the last page or to this many. */
+  /** Requests pages from the newest run on, up to the last page or to this many. */
   async walk(query: string, pages: number): Promise<PageTimes> {
     const all = new Samples();
     const times: number[] = [];

@@ -1,6 +1,6 @@
 /**
- * Live runs through the API of the product: how long the service takes to end and to start with many of them, and how many
- * bytes a run takes on the disk. Own process: `node bench/live-runs.ts [RUNS] [STEPS] [--finish]`.
+ * Measures how long the service takes to stop and to start with many live runs, and how many bytes a run takes on the
+ * disk: `node bench/live-runs.ts [RUNS] [STEPS] [--finish]`. Own process.
  */
 import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { connect } from 'node:net';

@@ -17,8 +17,8 @@ export interface LatencyJob {
 }
 
 /**
- * From the write of the request to the last byte of the answer, microseconds, by target. A target that closed the
- * connection or answered anything but 200 has its reason under `failures`, and the figures of the requests before.
+ * Microseconds from the write of the request to the last byte of the answer, by target. If a target closed the
+ * connection or sent a status other than 200, `failures` has the reason, and the figures are those of earlier requests.
  */
 export interface LatencyResult {
   targets: Record<string, Quantiles>;
@@ -27,7 +27,7 @@ export interface LatencyResult {
 
 const BLOCK = 50;
 
-/** A keep-alive connection that sends one request and reports when its answer is complete. */
+/** A keep-alive connection that sends one request at a time and reports when the answer is complete. */
 export class Line {
   readonly #socket: Duplex;
   readonly #next: RequestSource;

@@ -1,4 +1,4 @@
-/** Sends as many echoed WebSocket messages as N sockets can carry, one in flight on each. Runs in the load process. */
+/** Measures echoed WebSocket messages over N sockets, with one message in flight on each. Runs in the load process. */
 import { once } from 'node:events';
 import WebSocket from 'ws';
 import { type Quantiles, Samples } from './quantiles.ts';
@@ -18,7 +18,7 @@ export interface MessagesResult {
   latencyUs: Quantiles;
 }
 
-/** Rejects if a socket cannot be opened, or ends before the load does. */
+/** Rejects if a socket cannot be opened, or closes before the end of the load. */
 export async function measureMessages(job: MessagesJob): Promise<MessagesResult> {
   const text = JSON.stringify({ type: 'input', text: 'x'.repeat(Math.max(0, job.bytes - 32)) });
   const all = await Promise.all(

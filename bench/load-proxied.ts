@@ -1,6 +1,6 @@
 /**
- * Sends requests through CONNECT tunnels of a proxy that ends TLS: as many as N tunnels can carry, one after the other
- * on each. Also measures how long a tunnel takes to open. Runs in the load process.
+ * Measures requests through N CONNECT tunnels of a proxy that terminates TLS. Each tunnel has one request in flight.
+ * Also measures how long a tunnel takes to open. Runs in the load process.
  */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
@@ -27,7 +27,7 @@ export interface ProxiedResult {
   openUs: Quantiles;
 }
 
-/** Rejects if a tunnel cannot be opened, or ends before the load does. */
+/** Rejects if a tunnel cannot be opened, or closes before the end of the load. */
 export async function measureProxied(job: ProxiedJob): Promise<ProxiedResult> {
   const opening = new Samples();
   const sockets: TLSSocket[] = [];

@@ -1,4 +1,4 @@
-/** Sends as many requests as N connections can carry, with autocannon. Runs in the load process. */
+/** Measures requests over N connections with autocannon. Runs in the load process. */
 import autocannon from 'autocannon';
 import { type Quantiles, Samples } from './quantiles.ts';
 import { makeRequests, type Workload } from './workload.ts';
@@ -10,7 +10,7 @@ export interface ThroughputJob {
   workload: Workload;
   /** Over TLS, without checking the certificate. */
   isSecure?: boolean;
-  /** Requests a second of all connections together; as many as they carry when not given. */
+  /** Requests a second of all connections together; as many as possible if absent. */
   rate?: number;
 }
 

@@ -1,5 +1,5 @@
 /**
- * A small agent that does the same kind of task again and again, its model (as a script of the fake provider), and a
+ * A small agent that does the same kind of task again and again, its model (a script of the fake provider), and a
  * student that has learnt from its golden runs. For tests of relegation.
  */
 
@@ -47,7 +47,7 @@ export interface Message {
   content: string | Block[];
 }
 
-/** The agent's tools' results for one order. */
+/** The data of one order, from which the tools' results are made. */
 export interface Order {
   order_id: string;
   status: 'shipped' | 'open';
@@ -155,7 +155,7 @@ export class OrderRun {
     };
   }
 
-  /** Takes an answer's content. @returns whether the run is over */
+  /** Handles the content of an answer. @returns whether the run has ended */
   take(content: readonly Block[]): boolean {
     this.messages.push({ role: 'assistant', content: [...content] });
     const results = content.flatMap((block): Block[] =>

@@ -1,6 +1,7 @@
 /**
- * The gateway while the shared database is away: `npm run bench -- outage`. One service with API and gateway over a PostgreSQL
- * database that is killed and started again, in alternating rounds at the same rate. Forwarding must not notice it. Own process.
+ * Measures the gateway while the shared database is unreachable: `npm run bench -- outage`. A service with API and
+ * gateway uses a PostgreSQL database, which is killed and started again in alternating rounds at the same request rate.
+ * Forwarding must not become slower or fail. Own process.
  */
 import { spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -46,10 +47,10 @@ const BODY_BYTES = 4_096;
 const SECONDS = { full: 5, quick: 2 };
 const ROUNDS = { full: 7, quick: 1 };
 const LOOK_MS = 50;
-/** How long the box may take to notice that the database is away, or back. */
+/** How long the box may take to detect that the database is unreachable, or reachable again. */
 const NOTICE_LIMIT_MS = 30_000;
 
-/** @returns false if a request failed while the database was away */
+/** @returns false if a request failed while the database was unreachable */
 export async function runOutageBench({ quick, save, say }: OutageBenchOptions): Promise<boolean> {
   const size = quick ? 'quick' : 'full';
   const dir = mkdtempSync(join(tmpdir(), 'bench-outage-'));

@@ -21,7 +21,7 @@ const TURN_BYTES = 900;
 const REPLY_BYTES = 1_024;
 /** Exchanges a second; null: as many as possible. */
 const PACES = [380, null];
-/** At rest nothing waits. A version that does not report this is at rest if its files stay unchanged for this long. */
+/** A version that does not report waiting work is at rest if its files stay unchanged for this long. */
 const REST_MS = 4_000;
 const REST_MAX_MS = 30_000;
 
@@ -51,7 +51,7 @@ const pool = Array.from({ length: 4_096 }, () => texts.text(TURN_BYTES));
 let nextRun = 0;
 let nextText = 0;
 
-/** One agent after the other on one connection. Each call of `ask` sends one turn. */
+/** Agents that use one connection, one agent after the other. Each call of `ask` sends one turn. */
 function makeAgent(port: number): { ask(): Promise<void>; close(): Promise<void> } {
   const client = new Client(`http://127.0.0.1:${port}`);
   let run = '';

@@ -34,9 +34,9 @@ interface PeerFigures {
 
 interface PeersResult extends Provenance {
   suite: 'peers';
-  /** Through which 4 KB went. */
+  /** Figures with bodies of 4 KB. */
   peers: PeerFigures[];
-  /** Through which growing conversations of up to 600 KB went. */
+  /** Figures with growing conversations of up to 600 KB. */
   conversations: PeerFigures[];
 }
 
@@ -99,7 +99,7 @@ export async function runPeersBench({ quick, save, say }: PeersBenchOptions): Pr
   }
 }
 
-/** Rounds of one workload, through one peer after the other. A peer whose answers are not 200 is left out, and named. */
+/** Measures one workload in rounds, one peer after the other. Peers whose answers are not 200 are omitted. */
 async function measurePeers(
   peers: readonly Peer[],
   workload: Workload,

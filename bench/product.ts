@@ -1,4 +1,4 @@
-/** Starts the product as a user does (`understudy serve`) for suites that measure it from outside. Own process. */
+/** Starts the product as a separate process (`understudy serve`), for suites that measure it. Own process. */
 import { spawn } from 'node:child_process';
 import { openSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -18,7 +18,7 @@ export interface Product {
 }
 
 /**
- * One server thread, one actor thread, no limit on the rate.
+ * Starts the product with one server thread, one actor thread and no rate limit, unless `env` changes them.
  * @param env added to the necessary variables
  * @param cores the process is bound to this many cores, from the first; by default to none
  * @param checkout whose product is started; null: this one's

@@ -1,10 +1,10 @@
 /**
- * `npm run bench -- relegation`: what asking the student adds to a step. It compares several ways in one run: the
- * upstream alone, the gateway with relegation off, the gateway with a student that does not cover the step, and the
- * gateway with one that does. Two more ways are a client that asks a chat-completions model, and the same model behind
- * a student of kind `http`. Each way has one keep-alive connection. Short blocks of requests go through one way after
- * the other, so that the machine's other work slows all alike. Own process; upstream and gateways are separate
- * processes.
+ * `npm run bench -- relegation`: measures how much time the student adds to a step. It compares several ways: the
+ * upstream without a gateway, the gateway with relegation off, the gateway with a student that does not cover the step,
+ * and the gateway with a student that covers it. Two more ways are a client that requests a chat-completions model, and
+ * the same model behind a student of kind `http`. Each way has one keep-alive connection. Short blocks of requests
+ * alternate between the ways, so that other work of the machine slows all of them alike. Own process; upstream and
+ * gateways are separate processes.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -58,7 +58,7 @@ interface RelegationCell {
   bytes: number;
   /** From the request's first byte to the answer's last, microseconds. */
   ways: Record<Way, Quantiles>;
-  /** Steps that did not go the intended way. They are not in the figures. */
+  /** Number of steps that were not served in the intended way. The figures do not include them. */
   astray: number;
 }
 

@@ -4,7 +4,7 @@ import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { cpus, loadavg, platform, release, totalmem } from 'node:os';
 import { join, relative } from 'node:path';
 
-/** Facts for comparing two results. */
+/** Date, commit and machine of a result, which tell whether two results are comparable. */
 export interface Provenance {
   date: string;
   commit: string;
@@ -53,8 +53,8 @@ const RESULTS = join(import.meta.dirname, 'results');
 const LINE_WIDTH = 120;
 
 /**
- * JSON with as much on a line as fits, so that a result is short and its diff readable. Numbers keep six digits. NaN,
- * which means not measured, becomes null.
+ * Formats a result as JSON. Short values are on one line, so that the file is short and its diff readable. Numbers keep
+ * six digits. NaN, which means that a figure was not measured, becomes null.
  */
 export function formatResult(result: object): string {
   const rounded = JSON.stringify(result, (_key, value: unknown) =>
@@ -103,7 +103,7 @@ export function saveResult(result: Provenance & { suite: string }): string {
   return relative(process.cwd(), file);
 }
 
-/** The suite's stored result from the same kind of machine as `now`; null without one. */
+/** The suite's stored result from the same kind of machine as `now`; null if it does not exist. */
 export function readLastResult<Result extends Provenance>(suite: string, now: Provenance): Result | null {
   return (
     readResults<Result>(suite).find(({ result }) => nameMachine(result) === nameMachine(now))?.result ?? null

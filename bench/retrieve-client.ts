@@ -6,7 +6,7 @@ import type { Samples } from './quantiles.ts';
 /** Sends JSON over connections that are kept for one call. */
 export class RetrieveClient {
   readonly #port: number;
-  /** Retrievals that found something. */
+  /** Number of retrievals that found patterns. */
   found = 0;
 
   constructor(port: number) {

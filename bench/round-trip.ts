@@ -10,7 +10,7 @@ interface LongWay {
   close(): void;
 }
 
-/** @param roundTripMs 0: at once */
+/** Starts a relay to a port. @param roundTripMs 0: no delay */
 export async function layWay(port: number, roundTripMs: number): Promise<LongWay> {
   const sockets = new Set<Socket>();
   const server = createServer((near) => {

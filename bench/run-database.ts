@@ -1,4 +1,4 @@
-/** Writes monitored runs straight into the database, as the run actor would have. Bench process. */
+/** Writes monitored runs directly to the database, in the form of the run actor. Bench process. */
 import { MONITOR_NAMES, type MonitorName } from '../src/domain/monitors/names.ts';
 import { RUN_LISTS, type RunListRow, runListKeys } from '../src/domain/run-list.ts';
 import { RUN_STARTS, RUNS, type RunRow, type RunStartRow, runKey } from '../src/domain/run-rows.ts';
@@ -22,8 +22,7 @@ export async function writeRuns(
   say: (what: string) => void,
 ): Promise<void> {
   const stores = openStores(paths);
-  // Otherwise the service would go through all of them at its start, as it does once with the runs of an earlier
-  // version.
+  // Marks the lists as complete. Otherwise the service would list all runs at its start, as after an upgrade.
   const value = { after: null, is_done: true };
   await stores.runs.transact((tx) => tx.write({ op: 'put', table: LISTINGS, row: [RUN_LISTS], value }));
   for (let first = 0; first < count; first += BATCH) {

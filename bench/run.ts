@@ -1,6 +1,6 @@
 /**
- * The one bench runner: `npm run bench -- SUITE … [options]`. Own process; each suite starts what it measures and ends
- * it. It prints a report, and stores the figures of a full run in bench/results. See bench/README.md.
+ * Runs benches: `npm run bench -- SUITE … [options]`. Each suite starts and stops the processes that it measures,
+ * prints a report, and stores the figures of a full run in bench/results. See bench/README.md. Own process.
  */
 import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -47,7 +47,7 @@ const USAGE = `npm run bench -- SUITE … [options]
   --save             write bench/results even when something was left out
   --strict           exit 1 when a goal is missed`;
 
-/** No run should take this long. A run that hangs ends itself and everything that it started. */
+/** Maximum time of a run. A run that takes longer is stopped, with all processes that it started. */
 const RUN_LIMIT_MS = 25 * 60_000;
 /** Suites that make large databases first, some gigabytes of captures at full size. */
 const LONG_SUITES = new Set(['growth', 'search']);

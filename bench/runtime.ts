@@ -1,7 +1,7 @@
 /**
- * What a message to an actor thread costs: `node bench/runtime.ts [--threads N]`. Measures the round trip with one ask
- * at a time, throughput with many, one-way messages without and with bodies, and answers that wait for the disk. Prints
- * a line for each: the median of the rounds, and all rounds. Own process; main thread and actor threads share it.
+ * Measures what a message to an actor thread costs: `node bench/runtime.ts [--threads N]`. The figures are the round
+ * trip of one request at a time, the throughput of many at once, one-way messages without and with bodies, and requests
+ * whose answers wait for the disk. Each line has the median and the figures of all rounds. Own process.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

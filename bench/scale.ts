@@ -1,8 +1,8 @@
 /**
- * Several API boxes over one PostgreSQL database: `npm run bench -- scale`. Steps, written rows and retrieval with one
- * and two boxes, compared with one box with its own database, in alternating rounds. Load, boxes and database share the
- * machine's cores. So the processor time of boxes and database, each by itself, says more than the requests per second.
- * Own process.
+ * Measures API boxes that share a PostgreSQL database: `npm run bench -- scale`. It measures steps, written rows and
+ * retrieval with one and two boxes, and with one box that has its own database, in alternating rounds. Load, boxes and
+ * database share the machine's cores. So the separate processor times of boxes and database are more meaningful than
+ * the requests per second. Own process.
  */
 import type { ChildProcess } from 'node:child_process';
 import { spawnSync } from 'node:child_process';
@@ -31,7 +31,7 @@ interface ScaleBenchOptions {
 const MEASURES = ['steps', 'rows', 'retrieval'] as const;
 type Measured = (typeof MEASURES)[number];
 
-/** What one round of one measure took. */
+/** Figures of one round of one measure. */
 interface Sample {
   per_s: number;
   p50_us: number;
@@ -118,7 +118,7 @@ function takeMedians(all: readonly Sample[]): Sample {
   ) as unknown as Sample;
 }
 
-/** What one box's load saw. */
+/** Figures from the process that sends the load to one box. */
 interface LoadFigures {
   latency_us: Quantiles;
   /** Requests that got 503. */
@@ -220,7 +220,7 @@ async function measure(fleet: Fleet, what: Measured, requests: number, round: nu
   };
 }
 
-/** Each agent has its run, and sends all steps of it to the same box, as a load balancer does. */
+/** Each agent has one run. All its steps go to the same box, as with a load balancer that has sticky sessions. */
 async function logSteps(fleet: Fleet, at: number, requests: number, prefix: string): Promise<LoadFigures> {
   const each = Math.ceil(requests / AGENTS_PER_BOX);
   const job: StepJob = {

@@ -46,7 +46,7 @@ interface IndexFigures {
   cpu_us_per_exchange: number;
 }
 
-/** Issue S: most time for a word in 100,000 runs. */
+/** Maximum time of a search for a word in 100,000 runs (issue S). */
 const WORD_MS_MAX = 100;
 /** Share of the capture files' bytes. */
 const INDEX_SHARE_MAX = 0.1;
@@ -55,7 +55,7 @@ const PAGE = 20;
 const READING_MS = 60;
 const TIMES = 40;
 const TIDY_MS = 20;
-/** No run has it. */
+/** A word that occurs in no run. */
 const ABSENT = 'absentword';
 const QUERIES = [
   'OR-{}',

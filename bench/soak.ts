@@ -64,13 +64,13 @@ interface HalfFigures {
 
 interface SoakReport {
   halves: [HalfFigures, HalfFigures];
-  /** Looks with a refused list. */
+  /** Number of checks in which a list was refused. */
   refused: number;
-  /** What is not flat, or was refused; empty when all is well. */
+  /** Figures that grew, and refusals; empty if the service passed. */
   faults: string[];
 }
 
-/** What is stored. */
+/** The stored result. */
 interface SoakResult extends Provenance, SoakReport {
   suite: 'soak';
   minutes: number;
@@ -78,7 +78,7 @@ interface SoakResult extends Provenance, SoakReport {
   looks: SoakLook[];
 }
 
-/** @returns false when something was refused or is not flat */
+/** @returns false if a request was refused or a figure grew */
 export async function runSoakBench({ minutes, save, say }: SoakOptions): Promise<boolean> {
   const dir = mkdtempSync(join(tmpdir(), 'bench-soak-'));
   const stops: (() => Promise<void> | void)[] = [];
@@ -157,14 +157,14 @@ interface Watching {
   say: (what: string) => void;
 }
 
-/** Looks at the service until the time is over. */
+/** Checks the service at intervals until the time has passed. */
 async function watch({ gatewayPort, apiPort, pid, minutes, say }: Watching): Promise<SoakLook[]> {
   const connection = new KeptConnection(apiPort);
   const startedMs = performance.now();
   const looks: SoakLook[] = [];
   try {
     const sinceMs = (): number => performance.now() - startedMs;
-    // A look that takes longer than the interval is followed by the next one at once, as a page asks again.
+    // If a check takes longer than the interval, the next one follows at once, like the next request of a page.
     for (let dueMs = LOOK_EVERY_MS; ; dueMs = Math.max(dueMs + LOOK_EVERY_MS, sinceMs())) {
       await delay(Math.max(0, dueMs - sinceMs()));
       if (sinceMs() >= minutes * 60_000) return looks;

@@ -1,6 +1,6 @@
 /**
- * A collector that accepts all spans and reads none. Own process: it sends `{port}` when it listens, and ends with its
- * parent.
+ * A collector that accepts all spans and discards them. Own process: it sends `{port}` to its parent when it listens,
+ * and exits when its parent exits.
  */
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';

@@ -1,7 +1,7 @@
 /**
- * What a stalled reader costs the proxy. A client reads the head of a 200 MB answer and stops. Then it either
- * continues, and must get every byte, or disconnects, and the proxy must end the upstream's connection. Runs in the
- * bench's own process, because the clients are idle nearly all the time.
+ * Measures what a stalled reader costs the proxy. A client reads the head of a 200 MB answer and stops reading. Then it
+ * either continues and must get every byte, or disconnects, and the proxy must close the connection to the upstream.
+ * Runs in the bench's own process, because the clients are idle nearly all the time.
  */
 import { connect, type Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -16,7 +16,7 @@ export interface StallResult {
   rssStalled: number;
   /** Highest resident growth during the stall. The goal is for this figure. */
   growthBytes: number;
-  /** The same for memory that is not a mapped file. */
+  /** Highest growth during the stall of resident memory without mapped files. */
   anonGrowthBytes: number;
   /** The bytes that arrived after the reader continued, and whether they were complete and right. */
   receivedBytes: number;

@@ -1,7 +1,7 @@
 /**
- * What threads cost before the first request: `npm run bench -- start`. Measures the processor time of the start,
- * private memory and idle processor time of the service with every engine and 1, 4 and 16 server threads. With --before
- * it also measures another checkout, alternating. Own process.
+ * Measures what threads cost before the first request: `npm run bench -- start`. The figures are the processor time of
+ * the start, the private memory and the idle processor time of the service with every engine and 1, 4 and 16 server
+ * threads. With --before it alternates with another checkout. Own process.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -94,7 +94,7 @@ export async function runStartBench({
 }
 
 /**
- * Starts the service, leaves it alone, and ends it.
+ * Starts the service, measures it while it is idle, and stops it.
  * @param checkout another checkout; null: this one
  */
 export async function measureStart(

@@ -1,4 +1,4 @@
-/** What a family of synthetic agents is: its messages, its world, its policy. Bench process. */
+/** The interface of a family of synthetic agents: its messages, its world and its policy. Bench process. */
 
 import type { Prng } from '../../src/std/prng.ts';
 
@@ -81,10 +81,10 @@ export interface AgentFamily<World = any> {
   makeWorld(random: Prng, isShifted: boolean): World;
   system(world: World, random: Prng): string;
   task(world: World, random: Prng): string;
-  /** The world answers a call and may change. */
+  /** Executes a call, which may change the world. @returns the result of the call */
   call(world: World, name: string, input: Fields): { text: string; is_error?: boolean };
-  /** @param random same draws for the same step */
+  /** Decides the next act. @param random gives the same numbers for the same step */
   act(world: World, log: readonly LoggedCall[], random: Prng): Act;
-  /** Whether the world is in the state that the task wants, and the last answer is true. */
+  /** Whether the world is in the state that the task requires, and the last answer is true. */
   isDone(world: World, log: readonly LoggedCall[], final: string): boolean;
 }

@@ -1,7 +1,7 @@
 /**
- * Measures how often the student breaks its promise. Calibration serves forms of answers (answer-form.ts) at a target
- * of 5 % errors; this counts the forms that are wrong more often than that on fresh runs. Most forms are whole kinds;
- * forms that are only a part of a kind are also counted separately. Bench process.
+ * Measures how often the student breaks its promise. Calibration lets the student serve forms of answers
+ * (answer-form.ts) with at most 5 % errors. This counts the served forms that are wrong more often on fresh runs. Most
+ * forms are whole kinds; forms that are only a part of a kind are also counted separately. Bench process.
  *
  * There are two measurements. The first judges each served form of the synthetic agents on fresh runs of the same
  * agent. The second plants errors: it makes a known share of the cross-fitted scores wrong, and calibration decides by

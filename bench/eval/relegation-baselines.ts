@@ -1,7 +1,7 @@
 /**
- * The simple alternatives to a student: two caches of answers. Both return an earlier answer unchanged. The exact
- * cache recognises a request by its canonical form (no session noise, no ids of calls). The semantic cache takes the nearest
- * request by embedding, above a fixed threshold. Bench process.
+ * The simple alternatives to a student: two caches of answers, which return an earlier answer unchanged. The exact
+ * cache finds a request by its canonical form, which has no session noise and no ids of calls. The semantic cache finds
+ * the request with the nearest embedding if the similarity is above a fixed threshold. Bench process.
  */
 
 import type { StudentAnswer } from '../../src/student/model/decision.ts';

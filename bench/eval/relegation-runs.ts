@@ -50,7 +50,7 @@ export function readAnswer(answer: MessagesAnswer): AnswerDigest {
   return digest;
 }
 
-/** The frontier model does a whole run. */
+/** Records a whole run in which the frontier model answers every step. */
 export function recordRun(
   family: string,
   seed: number,

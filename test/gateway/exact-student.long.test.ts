@@ -1,6 +1,6 @@
 /**
- * An agent whose tools take ids of 19 digits as numbers, over a real process: a round teaches it, and every served call has
- * the exact id. The upstream answers in raw JSON, so nothing on its side rounds either.
+ * An agent whose tools take ids of 19 digits as numbers, in a real process: a round teaches it, and every served call
+ * has the exact id. The upstream answers in raw JSON, so it does not round ids either.
  */
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { createServer, type IncomingMessage, type Server } from 'node:http';

@@ -1,5 +1,5 @@
 /**
- * A student under prefixes of GW_ROUTES, over a real process: agents of two routes that differ only in their upstream
+ * A student under prefixes of GW_ROUTES, in a real process: agents of two routes that differ only in their upstream
  * are learnt and served separately, and a client that the upstream would refuse gets no answer from the student.
  */
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';

@@ -13,9 +13,9 @@ interface GatewayClient {
   installed: InstalledClient;
   /** A shell call in a script of the provider. */
   shell(command: string): ScriptedToolCall;
-  /** Gives it a task. @param gateway address of its models, without a path */
+  /** Gives the client a task. @param gateway base address for the client's model requests, without a path */
   ask(home: ClientHome, prompt: string, gateway: string): Promise<Session>;
-  /** The header that names its session; null: it sends none. */
+  /** The request header with the id of the client's session; null: the client sends no such header. */
   session_header: string | null;
   /** Whether its runs can be proven complete without numbers. */
   is_provable: boolean;
@@ -62,7 +62,7 @@ async function geminiCli(): Promise<GatewayClient> {
   };
 }
 
-/** Joins the words of the agent since its last tool call, which arrive in pieces. */
+/** Joins the pieces of the agent's text since its last tool call. */
 // biome-ignore lint/suspicious/noExplicitAny: a test says what it expects
 function joinAnswer(events: any[]): string {
   const from = events.findLastIndex(({ type }) => type === 'tool_result') + 1;

@@ -15,12 +15,12 @@ const LOCKS = fileURLToPath(new URL('.', import.meta.url));
 const INSTALLED = fileURLToPath(new URL('../../node_modules/.clients/', import.meta.url));
 const LOCK_FILES = ['package.json', 'package-lock.json'];
 
-/** The tests do not wait for a registry that does not answer: they are skipped. */
+/** Options for npm: if the registry does not answer soon, the install fails and its tests are skipped. */
 const IMPATIENCE = ['--fetch-timeout=60000', '--fetch-retries=1'];
 
 /**
- * Time limit for installing about 380 MB. If it takes longer, the tests are skipped, because `.ci/run` waits for two
- * installs.
+ * Timeout for installing about 380 MB. If an install takes longer, its tests are skipped. A longer timeout would delay
+ * `.ci/run`, which waits for two installs.
  */
 const INSTALL_MS = 120_000;
 
@@ -95,7 +95,7 @@ async function install(folder: ClientFolder, name: string): Promise<string> {
   return place;
 }
 
-/** Detects a missing binary, or one for another machine, here and not in the middle of a test. */
+/** Starts the client, so that a missing binary, or a binary for another machine, is detected before the tests run. */
 async function expectStart(folder: ClientFolder, entry: string, version: string): Promise<void> {
   // The SDK starts its own client, which is beside it; in the oldest version that is a file for Node.
   if (folder === 'claude-agent-sdk-oldest') entry = join(dirname(entry), 'cli.js');

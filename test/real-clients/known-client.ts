@@ -13,7 +13,7 @@ import { type InstalledClient, installClient } from './installed-client.ts';
 /** A session as it ended. */
 export interface Session extends SessionEnd {
   id: string;
-  /** The agent's last words. */
+  /** The agent's last text. */
   answer: string;
 }
 
@@ -33,10 +33,10 @@ export interface KnownClient {
    */
   lacks(server: string, tools: readonly string[]): boolean;
   /**
-   * Gives it a task.
+   * Gives the client a task.
    * @param provider address of the model
-   * @param env for the hooks or servers
-   * @param more further words of its command line
+   * @param env variables for the hooks or servers
+   * @param more further arguments of the client's command line
    */
   ask(
     home: ClientPlace,
@@ -45,7 +45,7 @@ export interface KnownClient {
     env?: Record<string, string>,
     more?: readonly string[],
   ): Promise<Session>;
-  /** Another command of it, such as `mcp add`. */
+  /** Runs another command of the client, such as `mcp add`. */
   run(home: ClientPlace, words: readonly string[], env?: Record<string, string>): Promise<SessionEnd>;
 }
 

@@ -11,7 +11,7 @@ import { type WebSocket, WebSocketServer } from 'ws';
 export interface ResponsesSocket {
   /** `http://127.0.0.1:PORT`. */
   url: string;
-  /** Requests over WebSocket, as they arrived. */
+  /** Requests that arrived over WebSocket. */
   asked: Record<string, unknown>[];
   /** Paths of plain requests. */
   paths: string[];

@@ -12,7 +12,7 @@ interface SessionTask {
   /** By path in the folder. */
   files: Record<string, string>;
   prompt: string;
-  /** The last words if everything succeeded. */
+  /** The agent's last text if all actions succeeded. */
   answer: string;
   /** The resulting files, if the task changes any. */
   changed: Record<string, string>;
@@ -124,7 +124,7 @@ export function layOut(task: SessionTask, folder: string): void {
 
 /**
  * The model's answer.
- * @param asked all words of the user
+ * @param asked all texts of the user
  * @param results all tool results, in order
  */
 export function decideTask(asked: string, results: readonly string[], shell: Shell): ScriptedAnswer {

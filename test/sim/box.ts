@@ -1,6 +1,6 @@
 /**
- * A box of the simulation: a process whose hosts and clients exchange messages only with each other.
- * It asks its actors for something, and its threads die.
+ * A box of the simulation: a process whose hosts and clients exchange messages only with each other. Its clients send
+ * requests to its actors, and its threads crash at random times.
  */
 import { ActorClient } from '../../src/runtime/actor-client.ts';
 import { allocateClaims } from '../../src/runtime/claims.ts';
@@ -24,7 +24,7 @@ export interface Layout {
   servers: number;
 }
 
-/** What all boxes of a simulation count together. */
+/** Counters of all boxes of a simulation together. */
 export interface Tally {
   messages: number;
   clients: number;
@@ -51,7 +51,7 @@ interface BoxParts {
 }
 
 const CLIENTS = 3;
-/** For moving actors: more than fit into memory, so that they are loaded and released. */
+/** Number of ledgers if actors move. They do not all fit into memory, so ledgers are loaded and released. */
 const MOVING_LEDGERS = 30;
 const MIRRORS = 4;
 const MAX_PENDING_ASKS = 40;
@@ -137,7 +137,7 @@ export class Box {
 
   // ---- actions of the clients, and faults ----
 
-  /** Does one thing. */
+  /** Does one random action of a client, or causes one fault. */
   act(crashChance: number): void {
     const { prng } = this.#world;
     if (prng.chance(crashChance)) return this.#crash(prng.below(this.#hosts.length));
@@ -361,7 +361,7 @@ export class Box {
     client.attach(host.index, outer);
   }
 
-  /** The witness sees everything that hosts send. */
+  /** Creates a link. The witness records every frame that hosts send. */
   #createLink(end: string, otherEnd: string): [SimLink, SimLink] {
     const describe = (name: string) => ({
       name,

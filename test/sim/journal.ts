@@ -1,13 +1,13 @@
 /**
- * The journal of one simulated thread: commits take time, may report a failure whether they happened or not, and may be
- * lost if the thread dies during them. The disk outlives the thread.
+ * The journal of one simulated thread. Commits take time, may report a failure whether or not they were written, and
+ * may be lost if the thread crashes meanwhile. The disk keeps its data when the thread crashes.
  */
 import type { CommitDone, JournalStore, JournalWrite, StoredActor } from '../../src/runtime/journal.ts';
 import { type MemoryDisk, MemoryJournal } from '../../src/storage/memory/journal.ts';
 import type { Witness } from './witness.ts';
 import type { World } from './world.ts';
 
-/** Faults of a journal that breaks its guarantees, to test that the simulation notices. */
+/** Faults of a journal that breaks its guarantees, to test that the simulation detects them. */
 export type JournalFault = 'none' | 'acknowledges_early' | 'loses_writes';
 
 export interface JournalTrouble {
@@ -18,7 +18,7 @@ export interface JournalTrouble {
 
 /** The store of one life of a host. */
 export interface SimStore extends JournalStore {
-  /** The thread has died: the outstanding commit may or may not have happened. */
+  /** Simulates a crash of the thread. The outstanding commit may or may not be written. */
   crash(): void;
 }
 

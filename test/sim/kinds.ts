@@ -1,6 +1,6 @@
 /**
- * The actors of the simulation: ledgers persist every operation and use everything that an actor can do; mirrors live
- * in memory behind a small mailbox. Both report to the witness.
+ * The actors of the simulation. Ledgers persist every operation and use all features of actors. Mirrors exist only in
+ * memory and have a small mailbox. Both report to the witness.
  */
 import type { KindDefinition } from '../../src/runtime/host.ts';
 import type { ActorAddress, Behaviour, Outcome, ReplyToken, Teller } from '../../src/runtime/protocol.ts';
@@ -104,8 +104,8 @@ export const MOST_EFFECTS = 5;
 /**
  * The kinds, as a thread of a simulation runs them.
  * @param box of the thread
- * @param life names this life of the thread: what a dead one had sent may arrive among what the next one sends, on
- *   another link, so order is promised within a life alone
+ * @param life name of this start of the thread. Messages that a crashed thread sent may arrive, on another link, after
+ *   messages of the next start. So order is guaranteed only within one start.
  */
 export function createKinds(witness: Witness, box: number, life: string): KindDefinition[] {
   const thread = { box, life };

@@ -1,20 +1,20 @@
 /**
- * Links of the simulated world: frames take time. Frames of one link arrive in order, frames of different links in any
- * order. A link can be cut, as by the death of one side.
+ * Links of the simulated world. Frames take time. Frames of one link arrive in order, frames of different links in any
+ * order. A link can be cut, like by a crash of one side.
  */
 import { Packr } from 'msgpackr';
 import type { Frame, Link, LinkStats } from '../../src/runtime/link.ts';
 import type { World } from './world.ts';
 
-/** Faults of a link that breaks its guarantees, to test that the simulation notices. */
+/** Faults of a link that breaks its guarantees, to test that the simulation detects them. */
 export type LinkFault = 'none' | 'reorders' | 'duplicates';
 
 interface SimLinkOptions {
   name: string;
-  /** Maximum number of frames in transit in one direction; a further one is refused. */
+  /** Maximum number of frames in transit in one direction; further frames are refused. */
   max_in_flight: number;
   fault: LinkFault;
-  /** Sees each frame when it is sent. */
+  /** Called with each frame when it is sent. */
   watch: (frame: Frame) => void;
 }
 
@@ -28,7 +28,7 @@ export class SimLink implements Link {
   readonly #options: SimLinkOptions;
   #peer!: SimLink;
   #closed = false;
-  /** Its thread is dead: it neither sends nor receives any more. */
+  /** Whether the thread of this end has crashed; then it neither sends nor receives frames. */
   #dead = false;
   #inFlight = 0;
   #lastArrivalMs = 0;
