@@ -1,7 +1,7 @@
 /**
- * The error catalogue: every failure that a caller can see has a code here, and the code decides its status, its
- * words and whether trying again makes sense. An error loses its class when it crosses a thread, so it travels as
- * plain data and is rebuilt from its code. Any thread.
+ * The error catalogue: every failure that a caller can see has a code here, and the code determines
+ * the status, the text and whether a retry may succeed. An error loses its class when it crosses a
+ * thread, so it travels as plain data and is rebuilt from its code. Any thread.
  */
 
 interface CatalogueEntry {

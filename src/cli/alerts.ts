@@ -40,7 +40,10 @@ Examples:
 Exit status: 0 done, 1 failed (also if a destination did not accept a test), 2 wrong use.
 `;
 
-/** A test waits for each destination, which may take ten seconds. */
+/**
+ * Time limit of one call. The call for a test waits for each destination, which may take ten
+ * seconds.
+ */
 const CALL_MS = 30_000;
 /** Lifetime of the token, enough for the few calls of one command. */
 const TOKEN_S = 300;
@@ -60,7 +63,7 @@ type Call = <Name extends keyof typeof ALERT_ROUTES>(
   input?: Record<string, unknown>,
 ) => Promise<Reply<Name>>;
 
-/** A call that the API refused. Its message is the API's, which is written for people. */
+/** A call that the API refused. The message is the text of the API's answer. */
 class RefusedCall extends Error {}
 
 /** @returns the exit status */

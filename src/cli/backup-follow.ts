@@ -1,4 +1,7 @@
-/** `understudy backup --follow`: makes points in a place until a signal comes. Main thread of the command line. */
+/**
+ * `understudy backup --follow`: makes points in time in a backup place until it gets a signal. Main
+ * thread of the command line.
+ */
 
 import { setTimeout as delay } from 'node:timers/promises';
 import { describeRefusal } from '../std/file-place.ts';
@@ -12,7 +15,7 @@ import { makeHarmlessLine } from './terminal-text.ts';
 
 /** Interval of removing old points. */
 const PRUNE_MS = 600_000;
-/** Interval of reporting a lasting failure again. */
+/** Interval at which a continuing failure is reported again. */
 const TELL_AGAIN_MS = 600_000;
 
 interface FollowOptions {

@@ -31,7 +31,7 @@ import { makeHarmlessLine } from './terminal-text.ts';
 const EVERY_MAX_DAYS = 1;
 const KEEP_MAX_DAYS = 3_650;
 
-/** A box that shares its rows has only a copy of them. */
+/** The warning for a box that shares a database, which has only a copy of the rows. */
 const WORDS_OF_SHARED =
   'understudy: the rows of this box are in the PostgreSQL database of AUTH_DB_URL and are not copied here: copy them with its ' +
   'means, such as pg_dump\n';

@@ -6,7 +6,7 @@ import { toLocalUrl } from '../config/local-address.ts';
 import type { Config } from '../config.ts';
 import { quoteForShell } from '../std/shell-word.ts';
 
-/** Where the started parts listen; null: the part was not started. */
+/** The addresses on which the started parts listen; null: the part was not started. */
 interface StartedAddresses {
   /**
    * The implementation that checks the framing of requests: native, or js if the native code does not run.
@@ -81,7 +81,7 @@ function renderPlaces(
     'Threads',
     `${server_threads} server, ${actor_threads} actor, on ${cores === 1 ? '1 core' : `${cores} cores`}`,
   ]);
-  // Parts that run without an installation.
+  // Engines that run inside this process.
   const { accounts, vector_store, live_stream } = config.engines;
   const embedded = [
     ...(api_url !== null && accounts === 'embedded:' ? ['accounts'] : []),

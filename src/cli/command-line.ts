@@ -15,8 +15,8 @@ import { formatJson, makeHarmlessLine } from './terminal-text.ts';
 interface Command {
   summary: string;
   /**
-   * The command reads capture files, so it runs in a separate process (guard.ts). `once`: only with --once; without it,
-   * the command starts such processes itself.
+   * The command reads capture files, so it runs in a separate process (guard.ts). `once`: only if
+   * `--once` is given; otherwise the command starts such processes itself.
    */
   is_guarded?: true | 'once';
   /** `--db` may be a bucket. `each`: the command runs for each gateway there. */
@@ -230,7 +230,7 @@ async function runOverBucket(
   io: CliIo,
   run: (argv: string[]) => Promise<number>,
 ): Promise<number> {
-  // A loop runs each round in a separate process, which looks at the bucket again.
+  // A loop runs each round in a separate process, which copies the captures from the bucket itself.
   const isLoop = is_guarded === 'once' && !argv.includes('--once');
   if (reads_bucket === undefined || isLoop) return run(argv);
   const { bringCaptures, findPlace } = await import('./remote-captures.ts');
@@ -285,7 +285,8 @@ function reportFailure(thrown: unknown, name: string, argv: readonly string[], i
     io.err(`understudy: ${makeHarmlessLine(refusal)}${adviseOn(place, argv)}\n`);
     return EXIT.failed;
   }
-  // Other system errors (a port in use) keep their message; anything else is a bug and shows its stack.
+  // Other system errors, such as a port in use, are shown by their message. Any other error is a
+  // bug and is shown with its stack.
   const isSystemError = thrown instanceof Error && 'code' in thrown;
   const text = thrown instanceof Error ? (isSystemError ? thrown.message : thrown.stack) : String(thrown);
   io.err(`understudy: ${text}\n`);

@@ -1,7 +1,8 @@
 /**
- * Makes sure that a service ends after a stop was requested. A timer in the main thread ends a stop that exceeds its
- * grace period. The main thread may no longer run code, for example while the system waits for a thread that never
- * ends. Then a small separate process kills the service. Main thread of the command line.
+ * Makes sure that a service ends after a stop was requested. A timer in the main thread ends a stop
+ * that exceeds its grace period. If the main thread cannot run code, for example because it waits
+ * for a thread that never ends, a small separate process kills the service. Main thread of the
+ * command line.
  */
 import { spawn } from 'node:child_process';
 
@@ -9,8 +10,9 @@ import { spawn } from 'node:child_process';
 const END_WATCH_MS = { look: 250, patience: 3_000 } as const;
 
 /**
- * Watches its parent process, and kills it if it still runs after the given time. If the parent ends before, this
- * process has another parent and exits. So it never kills a process that reuses the number.
+ * Watches its parent process, and kills it if it still runs after the given time. If the parent
+ * ends earlier, this process gets another parent and exits. So it never kills a process that reuses
+ * the process id.
  */
 const WATCHER = `
 const [pid, ms] = process.argv.slice(1).map(Number);

@@ -1,4 +1,7 @@
-/** Reads a command's flags, and reports wrong flags in one wording that says what to do. Main thread. */
+/**
+ * Reads a command's flags. The errors for wrong flags are the same for all commands and say what to
+ * do. Main thread.
+ */
 
 import { parseArgs } from 'node:util';
 import { findNearestName } from '../std/nearest-name.ts';
@@ -42,7 +45,7 @@ export function readFlagsAndWords<const Kinds extends FlagKinds>(
   const all: FlagKinds = { help: 'switch', ...kinds };
   const { tokens } = parseArgs({
     args: argv,
-    // We write the messages, not the parser.
+    // Not strict, because the messages are written here and not by the parser.
     strict: false,
     tokens: true,
     options: Object.fromEntries(

@@ -1,7 +1,8 @@
 /**
- * Runs a command in a separate process, and reports in one line if that process dies. For commands that read capture
- * files: LMDB maps a file and trusts its pages, so a damaged page can end the reading process with SIGSEGV, SIGBUS or
- * an assertion, which no code in that process can catch. Main thread of the command line.
+ * Runs a command in a separate process, and reports a crash of that process in one line. For
+ * commands that read capture files: LMDB maps a file and trusts its pages, so a damaged page can
+ * crash the reading process with SIGSEGV, SIGBUS or an assertion, which code in that process cannot
+ * catch. Main thread of the command line.
  */
 
 import { spawn } from 'node:child_process';
@@ -20,7 +21,7 @@ const FORWARDED = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 export interface GuardedEnd {
   /** Printed after a signal that we forwarded, unless the process printed its own message. */
   interrupted?: string | undefined;
-  /** What to do about the file at which the process ended. */
+  /** Advice about the file that the process was reading when it crashed. */
   advice?: string | undefined;
   /** Removes unfinished work of the process; its error is reported. */
   undo?: (() => Promise<void>) | undefined;

@@ -22,7 +22,7 @@ const LABEL_COLUMNS = 12;
 /** The open database, the flags, and the properties of the output. */
 export interface InspectView {
   readonly source: ExchangeSource;
-  /** Exchanges in all, for the progress. */
+  /** Total number of exchanges, for the progress. */
   readonly count: number;
   readonly io: CliIo;
   /** Columns of a line. */

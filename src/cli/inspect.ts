@@ -110,7 +110,7 @@ export interface InspectSurroundings {
 /** An open database, and how to close it. */
 export interface OpenSource {
   source: ExchangeSource;
-  /** Exchanges in all, for the progress. */
+  /** Total number of exchanges, for the progress. */
   count?: number;
   /** Verdicts that the service has kept. */
   kept?: KeptVerdict;
@@ -189,7 +189,7 @@ export async function runInspect(
       await open.close();
     }
   } catch (error) {
-    // Such messages name the file and the fault.
+    // The messages of these errors name the file and the fault.
     if (!(error instanceof Error)) throw error;
     if (error.name !== 'CaptureFileError' && error.name !== 'RunWordsError') throw error;
     const isMissing = 'code' in error && error.code === 'missing';

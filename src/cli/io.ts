@@ -3,7 +3,10 @@
 import { exitProcess } from '../std/loading-threads.ts';
 
 export interface CliIo {
-  /** Standard output: only results. Resolves when the reader has taken it (back-pressure). */
+  /**
+   * Writes results to standard output. Resolves when the reader has accepted the data
+   * (back-pressure).
+   */
   out(data: string | Uint8Array): Promise<void>;
   /** Standard error: progress, warnings, failures. */
   err(text: string): void;
@@ -13,7 +16,7 @@ export interface CliIo {
   has_color: boolean;
   /** Standard error is a terminal that lines can be overwritten on, and NO_COLOR is not set. Left out: no. */
   shows_progress?: boolean;
-  /** Lets the process continue when its output loses its reader, as a service must. */
+  /** From now on, the process continues when the reader of its output exits, as a service must. */
   outliveReader?(): void;
 }
 
@@ -31,7 +34,7 @@ export function openProcessIo(): CliIo {
   let outlives = false;
   // A failure of standard error cannot be reported anywhere.
   stderr.on('error', () => {});
-  // `understudy inspect | head`: a reader that has seen enough is not a failure.
+  // A reader that exits early, as in `understudy inspect | head`, is not a failure.
   stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (outlives) return;
     if (error.code === 'EPIPE') return exitProcess(EXIT.done);

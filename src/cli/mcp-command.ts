@@ -8,7 +8,7 @@ import { readFlags } from './flags.ts';
 import { type CliIo, EXIT } from './io.ts';
 import { makeHarmlessLine } from './terminal-text.ts';
 
-/** How long a tool waits for the API. The agent waits with it. */
+/** How long a tool waits for the API. The agent waits for the tool. */
 const MCP_CALL_MS = 20_000;
 
 /** The differences between the service's command and the package. */

@@ -118,7 +118,7 @@ async function moveIn(place: MovePlace, tell: Teller): Promise<Moved> {
     refuseHalfRestored(path);
     checkDatabase(path);
   }
-  // What the service has acknowledged in redo logs goes into the file first.
+  // First write acknowledged data of the redo logs to the file.
   if (existsSync(paths.runs)) await tryRuns(paths);
   await refuseBoxes(address);
   const main = existsSync(paths.main) ? new RowFile(paths.main, data_key) : null;
@@ -176,7 +176,7 @@ async function completeMove({ data_dir, data_key }: MovePlace, note: MoveNote): 
 
 /** Gives the files other names, and ends the move. */
 function putAside(paths: DatabasePaths): void {
-  // main.mdb is last: while it is there, no box starts.
+  // Rename main.mdb last, because no box starts while it exists.
   for (const path of [paths.runs, paths.main]) {
     if (existsSync(path)) renameSync(path, `${path}.moved`);
     rmSync(`${path}-lock`, { force: true });
@@ -219,7 +219,7 @@ async function moveOut({ address, data_dir, data_key }: MovePlace, tell: Teller)
     syncPath(path);
   }
   writeMoveNote(data_dir, { to: 'folder', id: '', ...counts, main: null, runs: null });
-  // main.mdb is last: when it is there, the move is complete.
+  // Rename main.mdb last, because the move is complete once it exists.
   for (const path of [runs, main]) renameSync(`${path}.partial`, path);
   endMoveOut(data_dir);
   return { ...counts, isContinued: false };

@@ -216,7 +216,7 @@ function readReplayFlags(argv: string[], nowMs: number): ReplayFlags | 'help' {
   if (runId === undefined || runId === '') throw new UsageError('replay takes the id of a captured run');
   if (more.length > 0)
     throw new UsageError(
-      `replay takes one run; the agent's command follows "--", not ${formatJson(more[0], 0)}`,
+      `replay takes one run id, but found ${formatJson(more[0], 0)} as well; put the agent's command after "--"`,
     );
   const command = end < 0 ? [] : argv.slice(end + 1);
   if (end >= 0 && command.length === 0) throw new UsageError('after "--" the command of an agent is missing');

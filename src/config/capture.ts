@@ -41,11 +41,14 @@ export interface CaptureConfig {
   readonly db: string;
   /** '': no note. */
   readonly note: string;
-  /** Headers that name a request's run where x-svc-run does not; lower case. */
+  /** Headers that name a request's run if x-svc-run is absent; lower case. */
   readonly run_headers: readonly string[];
   /** Keys inside bodies are masked in the stored copy. */
   readonly redact: boolean;
-  /** Where sealed files go, and how long they also stay on the local disk; null: they stay here. */
+  /**
+   * The bucket for sealed files, and how long they also stay on the local disk; null: they stay on
+   * the local disk.
+   */
   readonly bucket: {
     readonly place: string;
     readonly keep: LocalKeep;

@@ -14,7 +14,7 @@ export interface EnginesConfig {
   };
   /** Address of the PostgreSQL database that several boxes share; null: this box has its own database. Secret. */
   readonly shared_database: string | null;
-  /** Names of keys for engines that are set although no engine here takes one. */
+  /** Names of variables with keys for engines that are set but unused. */
   readonly unused_keys: readonly string[];
 }
 

@@ -5,7 +5,7 @@ import { MODEL_CHARACTERS } from '../limits.ts';
 import { ConfigError } from './config-error.ts';
 import { base, headerKey, path, secret, type Values, type VariableTable } from './values.ts';
 
-/** Service that EMBEDDING_API_KEY belongs to when EMBEDDING_API_URL is unset. */
+/** The embedding service that is used if EMBEDDING_API_URL is unset. */
 const EMBEDDING_API_BASE = 'https://api.openai.com/v1';
 
 /** A model that writes patterns. Without one the extracted words stay. */

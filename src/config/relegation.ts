@@ -29,11 +29,13 @@ export interface TeachingConfig {
 }
 
 export interface RelegationConfig {
-  /** Absolute; what `distill` or `loop` has published. */
+  /** Absolute path of the directory in which `distill` or `loop` publishes the student. */
   readonly directory: string;
-  /** `shadow`: the student is asked, and the upstream serves. */
+  /** `shadow`: the upstream serves every step, and the student's answer is only compared. */
   readonly mode: 'on' | 'shadow';
-  /** Where gateways get the same student; null: the directory is this gateway's alone. */
+  /**
+   * The place through which several gateways share the student; null: the student is not shared.
+   */
   readonly shared: { readonly place: string; readonly role: 'share' | 'follow' } | null;
   /** Key for the service behind a student of kind `http`. Secret, never print; '' for none. */
   readonly key: string;

@@ -24,7 +24,7 @@ const THREADS_BY_CORES: readonly { cores: number; server: number; actor: number;
   { cores: 64, server: 48, actor: 4, compute: 8 },
 ];
 
-/** A hundred years: who keeps content longer keeps it for good. */
+/** Maximum number of days: a hundred years. */
 const RETENTION_DAYS_MAX = 36_500;
 
 /** Maximum number of names in ALLOWED_HOSTS. */

@@ -85,7 +85,7 @@ export const API_KEYS = {
     body: apiKeyCreate,
     replies: {
       200: { description: 'The key', schema: apiKeyCreated },
-      409: refusal('The maximum number of keys exists already'),
+      409: refusal('The maximum number of keys is reached'),
     },
   }),
   rotateKey: endpoint({
@@ -100,7 +100,7 @@ export const API_KEYS = {
     body: rotateBody,
     replies: {
       200: { description: 'The successor', schema: apiKeyCreated },
-      409: refusal('The key is revoked, or the maximum number of keys exists already'),
+      409: refusal('The key is revoked, or the maximum number of keys is reached'),
     },
   }),
   revokeKey: endpoint({

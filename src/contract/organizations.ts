@@ -90,7 +90,7 @@ export const ORGANIZATIONS = {
     body: orgCreate,
     replies: {
       200: { description: 'The organization', schema: orgOut },
-      409: refusal('The maximum number of organizations exists already'),
+      409: refusal('The maximum number of organizations is reached'),
     },
   }),
   readOrganization: endpoint({

@@ -55,7 +55,7 @@ export const PROJECTS = {
     body: projectCreate,
     replies: {
       200: { description: 'The project', schema: projectOut },
-      409: refusal('The maximum number of projects exists already'),
+      409: refusal('The maximum number of projects is reached'),
     },
   }),
   readProject: endpoint({

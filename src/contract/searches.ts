@@ -50,7 +50,7 @@ export const SEARCHES = {
     body: newSearch,
     replies: {
       200: { description: 'The saved search', schema: savedSearch },
-      409: refusal('The maximum number of saved searches exists already'),
+      409: refusal('The maximum number of saved searches is reached'),
     },
   }),
   forgetSearch: endpoint({

@@ -1,6 +1,6 @@
 /**
- * Makes steps of a run from the model answers and tool results that an integration sees. It also keeps an
- * intervention until a model has received it. Any thread.
+ * Makes steps of a run from the model answers and tool results that an integration reports. It also
+ * keeps an intervention until a model has received it. Any thread.
  *
  * A step is one tool call with the model's text before it and the result, or an answer without a tool call
  * (`respond`). A step is logged when its result arrives, so parallel calls are logged in the order in which
@@ -25,7 +25,7 @@ export interface AskedCall {
 /** One answer of a model. */
 export interface ModelAnswer {
   text: string;
-  /** Its reasoning, where the provider shows it. */
+  /** The model's reasoning, if the provider returns it. */
   thinking: string;
   calls: readonly AskedCall[];
   /** Tokens of the request and the answer together. */
@@ -58,7 +58,10 @@ const stepsOfRuns = new WeakMap<WatchedRun, AgentSteps>();
 
 export class AgentSteps {
   readonly #run: RunParts;
-  /** By id. Several calls can have one id: then their results count in the order of the calls. */
+  /**
+   * Waiting calls by id. If several calls have the same id, their results are assigned in the order
+   * of the calls.
+   */
   readonly #calls = new Map<string, PendingCall[]>();
   #callCount = 0;
   /**
@@ -83,7 +86,7 @@ export class AgentSteps {
     return made;
   }
 
-  /** The framework of the run, unless the run has one. */
+  /** Sets the framework of the run, unless the run has one. */
   nameFramework(name: string): void {
     if (this.#isFrameworkNamed) return;
     this.#isFrameworkNamed = true;
@@ -115,7 +118,7 @@ export class AgentSteps {
     // The agent's text beside its calls is shorter and clearer than its reasoning. It belongs to the first
     // call.
     let thought = text === '' ? thinking : text;
-    // A call that an earlier answer asked for under the same id gets no result any more.
+    // Forget earlier calls with the same id, because they get no result any more.
     for (const { id } of calls) while (this.#forget(id));
     const answer = { tokens };
     for (const call of calls) {
@@ -133,7 +136,9 @@ export class AgentSteps {
     return this.#calls.has(id);
   }
 
-  /** The same for a call that is known only by its tool, because the framework gives no id. */
+  /**
+   * Like `awaits`, for a framework that gives no id: whether a call of this tool has no result yet.
+   */
   awaitsTool(name: string): boolean {
     for (const waiting of this.#calls.values())
       if (waiting.some(({ call }) => call.name === name)) return true;

@@ -1,6 +1,7 @@
 /**
- * `@understudy-gateway/claude-agent-sdk`: the Claude Agent SDK (`@anthropic-ai/claude-agent-sdk`). Hooks log
- * the steps, and their return values contain interventions. They wait for nothing. Any thread.
+ * `@understudy-gateway/claude-agent-sdk`: the Claude Agent SDK (`@anthropic-ai/claude-agent-sdk`).
+ * Hooks log the steps, and their return values contain interventions. Hooks do not wait for the
+ * network. Any thread.
  *
  * The package contains a client of far over 100 MB, so the used parts of its types are repeated here, with
  * the same names.

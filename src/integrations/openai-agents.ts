@@ -3,9 +3,9 @@
  * how its tools ended. Everything else is read from the runner's next input to the model, to which
  * interventions are added, too. Any thread.
  *
- * It is not a trace processor. The SDK calls processors one after another and waits for each, so a processor
- * after a network exporter would be delayed, and without tracing it would get nothing. A user's processors
- * stay unchanged.
+ * The integration is not a trace processor, because the SDK calls processors one after another and
+ * waits for each: after a network exporter, the integration would be delayed, and without tracing
+ * it would not be called. A user's processors stay unchanged.
  */
 import {
   type AgentInputItem,

@@ -5,7 +5,7 @@ import { currentRun } from '../client/understudy.ts';
 import { AgentSteps, type WatchedRun } from './agent-steps.ts';
 
 export interface WatchOptions {
-  /** Default: the run around the call, as `understudy.run` makes it. */
+  /** Default: the current run at the time of the call, for example within `understudy.run`. */
   run?: WatchedRun;
 }
 
@@ -41,8 +41,8 @@ export function watch(
 }
 
 /**
- * An error about an unknown form never reaches the agent. For the first one of each integration, there is a
- * process warning.
+ * Reads a framework's data. Errors, for example about an unknown format, never reach the agent. The
+ * first error of each integration becomes a process warning.
  */
 export function reading({ name }: Integration, read: () => void): void {
   try {

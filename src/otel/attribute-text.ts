@@ -17,7 +17,7 @@ export function textOf(value: AttributeValue | undefined): string {
   try {
     return JSON.stringify(value).toWellFormed();
   } catch {
-    // The value is nested too deep for the stack; it came as JSON within a text.
+    // The value was JSON within a text, and is nested too deeply for the stack.
     return '';
   }
 }

@@ -40,7 +40,7 @@ export const GENERAL = {
   SERVICE_INSTANCE_ID: 'service.instance.id',
 } as const;
 
-/** Our names for attributes that the conventions lack. */
+/** This service's names of attributes that the conventions do not define. */
 export const OWN = {
   RUN_ID: 'understudy.run.id',
   PARENT_RUN_ID: 'understudy.run.parent_id',

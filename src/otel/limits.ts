@@ -1,4 +1,4 @@
-/** Bounds of what OpenTelemetry's protocol carries, in and out. Constants only; any thread. */
+/** Bounds of received and sent OTLP requests. Constants only; any thread. */
 
 /**
  * Bounds of one OTLP request, besides the size of its body, which is bounded before and after gzip: spans or
@@ -24,7 +24,7 @@ export const OTEL_EXPORT = {
   /** Bounds of one request. */
   batch_exchanges: 64,
   batch_bytes: 2 << 20,
-  /** Maximum number of exchanges that wait. Beyond it, the oldest are given up. */
+  /** Maximum number of exchanges that wait. If more wait, the oldest are given up. */
   waiting_exchanges: 100_000,
   /** Waits between attempts, and the longest wait that a collector may ask for. */
   retry_ms: { first: 1_000, last: 60_000 },

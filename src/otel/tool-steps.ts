@@ -34,7 +34,7 @@ interface ToolStep extends Pick<CallReport, 'key' | 'told_by' | 'call'> {
   };
 }
 
-/** What a request says about a run. Texts are unchanged. */
+/** The content of a request about one run. Texts are unchanged. */
 export interface ToldRun {
   run_id: string;
   agent_name: string;
@@ -119,7 +119,7 @@ class GrowingRun implements ToldRun {
     this.codebase_id = textOf(resource.get('svc.codebase_id'));
   }
 
-  /** The earliest prompt is the task. */
+  /** Takes a prompt; the earliest prompt becomes the task. */
   prompt(at_ms: number, text: string): void {
     if (text === '' || at_ms >= this.#taskAt) return;
     this.task = text;
@@ -238,9 +238,9 @@ function readToolSpan(span: OtlpSpan, failures: ToolFailures): ToolStep {
 }
 
 /**
- * Reads the tool results after the last answer in a model call. An instrumentation of a provider's library does not see
- * the tools themselves, only what the model is told about them. The calls of an answer may be spread over several
- * consecutive messages of the assistant.
+ * Reads the tool results after the last answer in a model call. An instrumentation of a provider's
+ * library reports only the model calls, and not the execution of tools. The calls of an answer may
+ * be spread over several consecutive messages of the assistant.
  */
 function readResults(span: OtlpSpan): ToolStep[] {
   const messages = messagesOf(span, INPUT_MESSAGES);

@@ -33,7 +33,7 @@ interface TurnSpansOptions {
   servers: readonly ServerPlace[];
 }
 
-/** The facts kept about a turn, because a later request may have the results of its tool calls. */
+/** The kept values of a turn. A later request may have the results of its tool calls. */
 interface AskingTurn {
   trace_id: string;
   span_id: string;

@@ -1,7 +1,8 @@
 /**
- * The local certificate authority of proxy mode. Its key is created once and stays in DATA_DIR/secrets; its certificate
- * is beside the data, for clients to trust. The certificate is limited to the configured hosts, so that a stolen key
- * opens no others. The main thread and the command line create it, and the proxy thread signs with it.
+ * The local certificate authority of proxy mode. Its key is created once and stays in
+ * DATA_DIR/secrets; its certificate is beside the data, for clients to trust. The certificate is
+ * limited to the configured hosts, so that a stolen key cannot impersonate other hosts. The main
+ * thread and the command line create it, and the proxy thread signs with it.
  */
 import { createHash, createPrivateKey, createPublicKey, randomBytes, webcrypto } from 'node:crypto';
 import {
@@ -210,7 +211,7 @@ async function makeKey(file: string): Promise<string> {
   return readKey(file)!;
 }
 
-/** Replaces the file whole: a reader never sees half of it. */
+/** Replaces the whole file at once, so that readers never get a part of it. */
 function writeBehind(file: string, text: string): void {
   const draft = writeDraft(file, text);
   try {
@@ -238,7 +239,7 @@ function writeDraft(file: string, text: string): string {
   return draft;
 }
 
-/** @returns null when there is no valid one, because it can be made again */
+/** @returns null if the file has no valid certificate; a new one is then made */
 function readCertificate(file: string): x509.X509Certificate | null {
   try {
     return new x509.X509Certificate(readFileSync(file, 'latin1'));

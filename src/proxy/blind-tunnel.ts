@@ -5,7 +5,7 @@ import { type ReachableAddresses, UnreachableError } from './reachable-address.t
 
 /** How long a blind tunnel may take to open before the client gets 504. */
 const PROXY_CONNECT_MS = 30_000;
-/** How long a blind tunnel lives without traffic, and after one of its sides has ended. */
+/** How long a blind tunnel stays open without traffic, and after one of its sides has ended. */
 const PROXY_IDLE_MS = 3_600_000;
 const PROXY_HALF_OPEN_MS = 60_000;
 
@@ -98,7 +98,7 @@ export class BlindTunnel {
       for (const socket of [this.#client, this.#target]) socket.setTimeout(PROXY_HALF_OPEN_MS);
     });
     from.once('close', () => {
-      // Received bytes are still handed over.
+      // Bytes that were received are still sent.
       to.destroySoon();
       this.#left--;
       if (this.#left === 0) this.#onOver(this);

@@ -1,7 +1,8 @@
 /**
- * The connections of the proxy's clients by address, with two caps per address: one on connections without a tunnel
- * (their heads have not arrived, or they were refused and linger), and one on all open connections. So a client that
- * sends heads slowly takes no places from others. Proxy thread.
+ * The connections of the proxy's clients by address, with two caps per address: one on connections
+ * without a tunnel (their heads have not arrived, or they were refused and linger), and one on all
+ * open connections. So a client that sends heads slowly does not block the connections of others.
+ * Proxy thread.
  */
 import type { Socket } from 'node:net';
 import { PUBLIC_ADDRESS_CONNECTIONS } from '../limits.ts';
@@ -9,7 +10,8 @@ import { isNear, networkOf } from '../std/network-address.ts';
 import type { TunnelCounts } from './tunnel-counts.ts';
 
 /**
- * Maximum number of connections without a tunnel: of all addresses, and of one. Beyond either, the oldest is closed.
+ * Maximum number of connections without a tunnel: of all addresses, and of one. If either is
+ * exceeded, the oldest is closed.
  */
 export const PROXY_HEADS_MAX = 256;
 export const PROXY_HEADS_PER_ADDRESS = 64;

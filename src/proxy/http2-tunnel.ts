@@ -1,7 +1,7 @@
 /**
- * A client that insists on HTTP/2: each of its streams becomes an HTTP/1.1 request to the gateway, which speaks nothing
- * else. Bodies pass as they arrive; names, values and order of headers are kept as far as HTTP/2 has them. Proxy
- * thread.
+ * The tunnel of a client that supports only HTTP/2: each of its streams becomes an HTTP/1.1
+ * request, because the gateway supports only HTTP/1.1. Bodies pass as they arrive; names, values
+ * and order of headers are kept as far as HTTP/2 has them. Proxy thread.
  */
 import { Agent, type ClientRequest, type IncomingMessage, request } from 'node:http';
 import {

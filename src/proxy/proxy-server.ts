@@ -83,7 +83,7 @@ export class ProxyServer {
   readonly #blind = new Set<BlindTunnel>();
   readonly #sessions = new Set<ServerHttp2Session>();
   #addresses: ReachableAddresses | null = null;
-  /** Tunnels that are open or about to be. */
+  /** Number of tunnels that are open or being opened. */
   #taken = 0;
   #isDraining = false;
 
@@ -99,7 +99,7 @@ export class ProxyServer {
         connectionsCheckingInterval: 1_000,
         insecureHTTPParser: false,
         noDelay: true,
-        // The only way to notice that a client's machine is gone.
+        // Otherwise the proxy would not notice that a client's machine has disconnected.
         keepAlive: true,
         keepAliveInitialDelay: KEEP_ALIVE_PROBE_MS,
       },
@@ -108,7 +108,7 @@ export class ProxyServer {
     // Only a fallback behind the caps of `ClientConnections`: a dropped connection may take a moment to close.
     this.#server.maxConnections = options.tunnels_max + 2 * PROXY_HEADS_MAX;
     this.#server.on('connection', (socket: Socket) => {
-      // Before there is a tunnel nothing else listens.
+      // Before a tunnel is open, no other code handles errors of the socket.
       socket.on('error', () => {});
       if (!this.#clients.add(socket)) socket.end(TOO_MANY, () => socket.destroy());
     });

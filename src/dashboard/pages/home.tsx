@@ -234,7 +234,7 @@ function ActivityCharts({ activity }: { activity: Activity }) {
           is_time
           height_px={150}
           format={(value) => (value === 0 ? '0' : formatSpan(value))}
-          label={`Latency over time: half within ${formatSpan(activity.latency_p50_ms)}, 95 in 100 within ${formatSpan(activity.latency_p95_ms)}`}
+          label={`Latency over time: half of the turns took at most ${formatSpan(activity.latency_p50_ms)}, 95 % at most ${formatSpan(activity.latency_p95_ms)}`}
           lines={[
             { label: 'p50', color: '--line-1', values: series.map(({ latency_p50_ms }) => latency_p50_ms) },
             {

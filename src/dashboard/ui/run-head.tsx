@@ -152,7 +152,7 @@ function HighestScore({ run, steps }: ReadRun) {
   const { name, score, step_index } = highest;
   const total = `weighted total ${run.max_total_score.toFixed(2)}`;
   const where =
-    score === 0 ? 'no monitor saw anything' : `${titleOfMonitor(name)}, step ${step_index}; ${total}`;
+    score === 0 ? 'all monitors scored 0' : `${titleOfMonitor(name)}, step ${step_index}; ${total}`;
   return <Stat value={score.toFixed(2)} label="Highest score" sub={where} />;
 }
 

@@ -23,7 +23,7 @@ export function Scores({
   );
   if (steps.length === 0) return null;
   if (findHighest(steps)?.score === 0)
-    return <Panel title="Scores" sub={`No monitor saw anything in ${countOf(steps.length, 'step')}.`} />;
+    return <Panel title="Scores" sub={`All monitors scored 0 in ${countOf(steps.length, 'step')}.`} />;
   return (
     <Panel title="Scores" sub="Each monitor's score of a step, from 0 to 1. Click to see the step.">
       <LineChart
