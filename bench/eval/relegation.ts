@@ -80,7 +80,7 @@ interface SeedResult {
     held_out: Point;
     shifted: Point;
     loop: LoopPoint;
-    /** A run stays with the frontier model after it has answered one of the run's steps. */
+    /** Results if the frontier model serves all steps of a run after the first step that it served. */
     sticky: LoopPoint;
   }[];
   exact: { held_out: Point; loop: LoopPoint };
@@ -97,7 +97,7 @@ interface SeedResult {
 
 type Ask = (request: MessagesRequest) => Given | null;
 
-/** An answer, and whether another one is equivalent to it. */
+/** An answer, and a function that tells whether another answer is equivalent. */
 interface Given {
   answer: StudentAnswer;
   score: number;
@@ -147,7 +147,7 @@ export async function evaluateRelegation(...args: string[]): Promise<void> {
     if (values['no-save'] !== true) console.log(`\n${saveResult(result)}`);
     return;
   }
-  // First, because this figure holds for agents that the student was not developed with.
+  // Measured first, because this figure applies to agents that were not used to develop the student.
   if (values['no-held-back'] !== true)
     await evaluateHeldBack({ seed: first, is_saved: values['no-save'] !== true });
   const before = values.before === undefined ? null : loadVersion(values.before);

@@ -1,8 +1,8 @@
 /**
- * How well an embedder finds what belongs together: rank correlation on sentence pairs (STSb), nDCG@10, MAP and MRR on
- * code search (CoSQA) and abstracts (Cranfield), compared with the baselines of ../shared/retrieval/README.md; and what
- * one embedding costs. It reads the sets in place, names the missing ones, and copies nothing. Bench process; the model
- * runs in the compute pool, as in the product.
+ * Measures the quality of an embedder: rank correlation on sentence pairs (STSb), and nDCG@10, MAP and MRR on code
+ * search (CoSQA) and abstracts (Cranfield), compared with the baselines in ../shared/retrieval/README.md. Also measures
+ * the latency of one embedding. It reports missing data sets. Bench process; the model runs in the compute pool, as in
+ * the product.
  */
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
@@ -261,7 +261,7 @@ async function ask(line: JsonLine, path: string, body: object): Promise<unknown>
   }
 }
 
-/** Embeds one text at a time, and measures what a single caller sees, including queue and thread. */
+/** Embeds one text at a time, and measures the latency for the caller, including the queue and the thread. */
 async function measureLatency(embedder: Embedder): Promise<{ p50: number; p99: number }> {
   const text = 'The parser test loops over the retry counter and never stops; '.repeat(4);
   const times: number[] = [];

@@ -73,7 +73,7 @@ interface SplitResult {
   ways: Record<string, Served>;
 }
 
-/** @returns null when the suites are not there */
+/** @returns null if the suites are missing */
 function readTrajectories(file = FILE): Trajectory[] | null {
   if (!existsSync(file)) return null;
   const lines = gunzipSync(readFileSync(file)).toString('utf8').split('\n');
@@ -106,7 +106,7 @@ export function evaluateTrajectories(file?: string): SplitResult[] | null {
   return results;
 }
 
-/** Each part is asked about once, by a student that learnt from the others. */
+/** Cross-validates: a student that learnt from all other parts is asked about each part. */
 function measureSplit(
   suite: string,
   split: SplitResult['split'],

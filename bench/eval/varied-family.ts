@@ -20,7 +20,7 @@ interface VariedText {
   never?: readonly string[];
 }
 
-/** One act that is right. */
+/** One of the right acts at a step. */
 type Option =
   | { name: string; input: Record<string, unknown>; texts?: Record<string, VariedText>; weight?: number }
   | { final: VariedText; weight?: number };
@@ -61,7 +61,7 @@ function word(option: Option, random: Prng): Act {
   return { calls: [{ name: option.name, input: { ...option.input, ...Object.fromEntries(texts) } }] };
 }
 
-/** Whether an answer does what one of the options does. */
+/** Whether the effect of an answer is that of one of the options. */
 export function accepts(options: readonly Option[], content: readonly WireBlock[]): boolean {
   const calls = content.filter((block) => block.type === 'tool_use');
   const text = content.flatMap((block) => (block.type === 'text' ? [block.text] : [])).join('\n');

@@ -1,7 +1,7 @@
 /**
- * Measures how much a student serves for agents whose frontier model varies (varied-worlds.ts), and how much of that
- * has a wrong effect. The student acts in the world if it covers a step, otherwise the frontier model does. Bench
- * process.
+ * Measures how many steps a student serves for agents whose frontier model varies (varied-worlds.ts), and how many of
+ * these answers have a wrong effect. The student acts in the world if it covers a step; otherwise the frontier model
+ * acts. Bench process.
  */
 
 import { ExactIndex } from '../../src/search/exact-index.ts';

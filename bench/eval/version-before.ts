@@ -1,6 +1,6 @@
 /**
- * Runs another version of the student, from a checkout, on the same runs. So it shows the effect of a change. The
- * checkout needs its dependencies. Bench process.
+ * Runs another version of the student, from a checkout, on the same runs, to measure the effect of a change. The
+ * checkout's dependencies must be installed. Bench process.
  */
 
 import { existsSync } from 'node:fs';

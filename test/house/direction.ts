@@ -55,7 +55,7 @@ type Room =
   | 'demo'
   | 'bench';
 
-/** Rooms that a file of the room may import from, besides its own. */
+/** For each room, the other rooms from which its files may import. */
 const MAY_IMPORT: Record<Room, readonly Room[]> = {
   // Bytes, and the sockets that carry them. The fallback reads the table from which the addon's header is made.
   native: ['key shapes'],
@@ -70,7 +70,7 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
   domain: ['native', 'redaction', 'std', 'limits', 'errors'],
   contract: ['std', 'limits', 'errors', 'domain'],
   http: ['native', 'std', 'redaction', 'limits', 'errors', 'contract'],
-  // What HTTPS_PROXY leads to: it hands what it opens up to the gateway, over loopback.
+  // The proxy for HTTPS_PROXY. It decrypts requests and forwards them to the gateway, over loopback.
   proxy: ['std', 'limits', 'domain'],
   auth: ['std', 'limits', 'errors', 'domain'],
   billing: ['limits', 'errors'],
@@ -126,13 +126,13 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
   'student directory': ['std', 'domain', 'student model'],
   // Answers in the upstream's place: used by the student's thread and, to measure it, by the command line.
   'student serving': ['std', 'limits', 'domain', 'providers', 'student model'],
-  // A journal says with the runtime's error that its store is away.
+  // A journal throws an error of the runtime if its store is unreachable.
   storage: ['native', 'redaction', 'key shapes', 'std', 'limits', 'domain', 'lmdb', 'accounts', 'runtime'],
   // Stores that can be exchanged. Code that uses tables and journals knows their interfaces; only code that opens them
   // knows these.
   lmdb: ['std', 'domain', 'storage'],
   postgres: ['std', 'storage'],
-  // What each part of the product needs of a store, in its own words.
+  // Interfaces that the parts of the product need from a store.
   ports: [],
   // What people and organizations have, in tables: it knows the tables' interface, but no database.
   accounts: ['std', 'limits', 'errors', 'domain'],
@@ -248,7 +248,7 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
   ],
 };
 
-/** The same for type imports, which disappear when types are stripped. */
+/** For each room, the rooms from which its files may import only types. These imports disappear at run time. */
 const MAY_IMPORT_TYPES: Partial<Record<Room, readonly Room[]>> = {
   client: ['domain'],
   dashboard: ['contract', 'domain'],
