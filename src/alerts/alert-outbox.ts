@@ -30,7 +30,7 @@ export class AlertSender {
   readonly #settings: SendSettings;
   readonly #targets: AlertTargets;
 
-  /** @param targets by default those of the settings, with the system's names */
+  /** @param targets checks addresses; default: by the settings, with the system's resolver */
   constructor(settings: SendSettings, targets = new AlertTargets(settings.private_targets)) {
     this.#settings = settings;
     this.#targets = targets;

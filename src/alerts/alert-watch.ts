@@ -1,6 +1,6 @@
 /**
- * Checks every alert periodically, and lets the outbox deliver the messages. Server threads; the one instance is on the
- * accounts thread.
+ * Checks every alert periodically, and adds messages to the outbox, which delivers them. Server
+ * threads; the one instance is on the accounts thread.
  */
 import type { AlertRow, Measured } from '../domain/alert.ts';
 import { type Clock, systemClock } from '../std/clock.ts';

@@ -26,7 +26,7 @@ export async function sendMail(
     host: hostname.replace(/^\[(.*)\]$/, '$1'),
     port: port === '' ? (isTls ? 465 : 587) : Number(port),
     secure: isTls,
-    // A password never travels in the clear.
+    // With a password, require TLS, so that it is never sent unencrypted.
     requireTLS: !isTls && username !== '',
     ...(username === ''
       ? {}

@@ -1,7 +1,7 @@
 /**
- * Converts a hook event of an agent's client to what the service needs. Pure; command line.
- * Claude Code and Codex write one JSON object with the same field names. Codex has no event for a failed tool, and
- * does not report whether a command failed.
+ * Converts a hook event of an agent's client to a report for the service. Pure; command line.
+ * Claude Code and Codex write one JSON object with the same field names. Codex has no event for a
+ * failed tool, and does not report whether a command failed.
  */
 import { hash } from 'node:crypto';
 import { textOfParts } from '../client/observation.ts';
@@ -24,7 +24,7 @@ export interface HookRun {
 }
 
 export type HookEvent =
-  /** An event without a report, at which the hook cleans up. */
+  /** An event that is not reported, and at which the hook cleans up old files. */
   | { kind: 'session' }
   | { kind: 'task'; run: HookRun; task: string }
   /**

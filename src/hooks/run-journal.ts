@@ -1,14 +1,14 @@
 /**
- * What the hooks of one run share across processes: the steps in their order, and that the service knows the run.
- * There is one file per run; each hook appends whole lines, so hooks of parallel tool calls need no lock. The file
- * contains nothing that the agent said or did. Command line.
+ * The state that the hook processes of one run share: the order of the steps, and whether the
+ * service knows the run. There is one file per run; each hook appends whole lines, so hooks of
+ * parallel tool calls need no lock. The file contains no texts of the agent. Command line.
  */
 import { appendFileSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { makeFolder } from '../std/folder.ts';
 
-/** Longer than a session stays open. */
+/** Files that are older than this are removed. Sessions are shorter. */
 const KEPT_MS = 7 * 24 * 3_600_000;
 /** Maximum number of files that are checked in one clean-up; the next one continues with the rest. */
 const SWEPT_FILES = 1_000;

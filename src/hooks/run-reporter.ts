@@ -1,5 +1,6 @@
 /**
- * Reports one hook event to the service and receives what the agent should be told, within a deadline. Command line.
+ * Reports one hook event to the service, and receives the text for the agent, within a deadline.
+ * Command line.
  */
 import { boundStep, cutText } from '../client/step.ts';
 import { type Answer, Transport } from '../client/transport.ts';
@@ -31,7 +32,7 @@ export async function reportEvent(
   options: ReporterOptions,
 ): Promise<string | null> {
   const journal = new RunJournal(event.run.run_id, options.folder);
-  // Counted even if it is not reported, so that the indexes of later steps stay right.
+  // Count the step even if it is not reported, so that later steps keep their indexes.
   const index = event.kind === 'step' ? journal.indexOf(event.key) : 0;
   if (journal.isOut) throw new Error('the service did not answer a moment ago');
   const reporter = new RunReporter(event.run, journal, options);

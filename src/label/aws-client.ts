@@ -1,6 +1,7 @@
 /**
- * Labels the requests of an AWS SDK client (version 3) over any transport. It adds the label to each attempt after
- * signing, so the signature does not cover the label, which can be removed again. Any thread.
+ * Labels the requests of an AWS SDK client (version 3) over any transport. It adds the label to
+ * each attempt after signing, so the signature does not cover the label, and the gateway can remove
+ * the label. Any thread.
  */
 
 import {
@@ -24,7 +25,7 @@ interface AwsRequest {
 
 type Handler = (args: { input: never; request: unknown }) => Promise<never>;
 
-/** The part of a client that is needed here: its middleware stack. */
+/** The part of a client that is used: its middleware stack. */
 interface AwsClient {
   middlewareStack: {
     add(middleware: (next: Handler) => Handler, options: Record<string, unknown>): void;

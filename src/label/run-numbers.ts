@@ -16,7 +16,10 @@ const BYTES = SLOTS * 16 + (SETS + 1) * 4;
  */
 const LOCK_WAIT_MS = 1_000;
 
-/** Maximum numbers of runs with returned numbers, and of returned numbers per run. Beyond either, a run has a gap. */
+/**
+ * Maximum numbers of runs with returned numbers, and of returned numbers per run. If either is
+ * exceeded, the numbers of a run have a gap.
+ */
 const RETURNED_RUNS_MAX = 1_000;
 const RETURNED_NUMBERS_MAX = 1_000;
 
@@ -99,7 +102,7 @@ export class RunNumbers {
       let longest = -1;
       for (let slot = first; slot < first + WAYS; slot++) {
         const isFree = Atomics.load(this.#keys, slot) === 0n;
-        // The clock may have gone round.
+        // The clock may have overflowed.
         const age = isFree ? Number.POSITIVE_INFINITY : (now - Atomics.load(this.#used, slot)) >>> 0;
         if (age > longest) [victim, longest] = [slot, age];
       }

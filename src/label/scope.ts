@@ -28,7 +28,7 @@ export interface Scope {
   readonly key: bigint;
 }
 
-/** A scope, with the scopes around it. */
+/** A scope, with the scopes that enclose it. */
 interface Entered {
   readonly scope: Scope;
   /** Whether the scope has ended, so that it labels no more requests. */
@@ -125,7 +125,7 @@ export function takeLabel(scope: Scope): Label {
   return { scope, seq: state.numbers.take(scope.key) };
 }
 
-/** For a request that was not sent: the next request gets its number. */
+/** Returns the number of a request that was not sent, so that the next request gets it. */
 export function giveBack({ scope, seq }: Label): void {
   state.numbers.giveBack(scope.key, seq);
 }

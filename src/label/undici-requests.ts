@@ -40,7 +40,7 @@ const HANDLER_DEPTH_MAX = 8;
 
 /** Handlers with a known scope, whatever scope is current when their request is made. null: no scope. */
 const handlerScopes = new WeakMap<object, Scope | null>();
-/** Labelled and not yet written. */
+/** Requests that are labelled and not yet written. */
 const unsent = new WeakMap<object, Label>();
 /** The key under which a copy's requests store their handler. */
 const handlerNames = new WeakMap<object, symbol | null>();

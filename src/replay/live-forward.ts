@@ -57,7 +57,7 @@ export async function forwardLive(
     method: asked.method as 'POST',
     headers,
     body: body.byteLength === 0 ? null : body,
-    // The agent decides how long it waits.
+    // No time limit, because the agent decides how long it waits.
     headersTimeout: 0,
     bodyTimeout: 0,
   });

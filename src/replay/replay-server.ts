@@ -20,7 +20,7 @@ export interface ReplayOptions {
   port: number;
   /** Multiple of the recorded speed; 0: without pauses. */
   speed: number;
-  /** Serves the next exchange even if a request differs. */
+  /** Whether to serve the next exchange even if a request differs from the recorded one. */
   is_loose: boolean;
   /** The turn from which a live provider answers; null for a replay without a live provider. */
   from_turn: number | null;

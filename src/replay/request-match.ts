@@ -1,6 +1,6 @@
 /**
- * Finds the recorded exchange that a request repeats, and where a request differs from the expected one. Pure except
- * for reading its run; command line.
+ * Finds the recorded exchange that a request repeats, and where a request differs from the expected
+ * request. Pure except for reading its run; command line.
  */
 
 import { commonLength, findDifference } from '../captures/prompt-difference.ts';
