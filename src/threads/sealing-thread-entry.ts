@@ -11,8 +11,8 @@ import { CaptureFileError } from '../storage/capture/layout.ts';
 import { sealHere } from '../storage/capture/seal-work.ts';
 import type { SealEvent, SealFailure, SealTask } from './sealing-protocol.ts';
 
-/** Beside one busy thread on the same core, the thread gets a quarter of it. */
-const NICE = 5;
+/** Beside one busy thread on the same core, the thread gets a tenth of it. */
+const NICE = 10;
 
 async function seal({ job, port, stopping }: SealTask): Promise<void> {
   lowerThreadPriority(NICE);
