@@ -67,6 +67,11 @@ import { readTask } from './trace.ts';
 
 /** Maximum number of runs in the list, about a kilobyte each. Beyond it, the oldest runs leave the list. */
 const CAPTURE_LISTED_RUNS = 100_000;
+/**
+ * A run whose first and last exchange are further apart is put in order only while there is time: all index blocks between
+ * them are searched, which takes about 0.5 µs for each exchange.
+ */
+const SHORT_RUN_EXCHANGES = 4_096;
 /** Maximum number of exchanges of a run that is judged by its bodies. */
 const CAPTURE_JUDGED_EXCHANGES = 2_000;
 /** Maximum number of runs that were shown without a verdict and wait to be judged next. */
@@ -948,14 +953,14 @@ export class CapturedRuns {
   }
 
   #readValues(source: ExchangeSource, run: ListedRun, hasTime: HasTime): void {
-    if (!run.is_in_order) this.#putInOrder(source, run);
+    if (!run.is_in_order && (isShort(run) || hasTime())) this.#putInOrder(source, run);
     if (run.task === null || !this.#isJudged(run)) this.#takeStored(run);
     if (run.task === null && (run.first_turn_id === 0 || hasTime())) {
       run.task = run.first_turn_id === 0 ? '' : readFirstWords(source, run.first_turn_id);
       this.#note(run);
     }
     if (!this.#isJudged(run)) this.#judge(source, run, hasTime);
-    if (run.task !== null && this.#isJudged(run)) return;
+    if (run.task !== null && this.#isJudged(run) && run.is_in_order) return;
     this.#want(run);
   }
 
@@ -1092,6 +1097,11 @@ function readFirstWords(source: ExchangeSource, id: number): string {
   const turn = copy === undefined ? null : normalizeTurn(copy);
   if (turn === null) return '';
   return readTask(turn).replace(/\s+/g, ' ').slice(0, CAPTURE_TASK_CHARACTERS).toWellFormed();
+}
+
+/** Whether few exchanges lie between a run's first and last one, so that its records can be read at once. */
+function isShort({ tally: { first_id, last_id } }: ListedRun): boolean {
+  return last_id - first_id < SHORT_RUN_EXCHANGES;
 }
 
 /** One run of a source whose exchanges lie between two ids, both included. */

@@ -289,6 +289,30 @@ describe('the list of runs', () => {
     }
   });
 
+  it('puts a late exchange of a long run in order only while there is time, or later', () => {
+    const source = new MadeSource();
+    const add = (run_id: string, seq: number) =>
+      source.add({ run_id, seq, request: ask('Find it.'), response: say('Here', 'end_turn') });
+    const runs = new CapturedRuns({});
+    runs.add(add('long', 2));
+    for (let i = 0; i < 4_096; i++) runs.add(add('others', i + 1));
+    runs.add(add('long', 1));
+    const searched: string[] = [];
+    const summaries = source.summaries.bind(source);
+    source.summaries = (filter = {}) => {
+      searched.push(filter.run_id ?? '');
+      return summaries(filter);
+    };
+    const page = (hasTime: HasTime) => readAll(runs, source, { limit: 1, q: 'run:=long', hasTime }).rows;
+    expect(page(NEVER)).toMatchObject([{ run_id: 'long', turns: 2, golden: null }]);
+    expect(searched).toEqual([]);
+    while (runs.readWanted(source));
+    expect(searched).toContain('long');
+    searched.length = 0;
+    expect(page(NEVER)).toMatchObject([{ run_id: 'long', turns: 2, golden: true }]);
+    expect(searched).toEqual([]);
+  });
+
   it('judges a run again when it continues', () => {
     const source = new MadeSource();
     source.add({ run_id: 'r', request: ask('Go.'), response: say('Gone', 'end_turn') });
