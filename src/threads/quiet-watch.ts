@@ -17,13 +17,13 @@ const QUIET_SHARE = 0.1;
 const QUIET_LOOKS = 2;
 /** After less work than this, too little garbage is left to be worth a collection. */
 const WORTH_MS = 1_000;
-/** While a thread is not quiet, it only returns the C library's pages, once in this many checks. */
+/** A thread that does not serve returns the C library's pages once in this many checks while it is not quiet. */
 const BUSY_LOOKS = 6;
 
 interface QuietWatchOptions {
   /**
-   * Whether V8 collects all garbage. The thread then does nothing else for up to some hundred milliseconds, so threads
-   * that serve leave this to V8.
+   * Whether V8 collects all garbage, and whether pages are returned while the thread is busy. The thread then does nothing
+   * else for up to some hundred milliseconds, so threads that serve do neither.
    */
   collects: boolean;
   /** Whether pages of the C library are returned. They belong to the process, so one of its threads does this. */
@@ -73,7 +73,7 @@ export class QuietWatch {
 
   /** Called once per LOOK_MS. */
   look(): void {
-    const { trims } = this.#options;
+    const { collects, trims } = this.#options;
     const worked = this.#actions.worked_ms();
     const isQuiet = worked - this.#workedMs < LOOK_MS * QUIET_SHARE;
     this.#workedMs = worked;
@@ -81,7 +81,7 @@ export class QuietWatch {
     if (!isQuiet) this.#busyLooks += 1;
     if (this.#quietLooks >= QUIET_LOOKS) {
       if (worked - this.#releasedAtMs >= WORTH_MS) this.#giveBack();
-    } else if (trims && this.#busyLooks >= BUSY_LOOKS) this.#trim();
+    } else if (collects && trims && this.#busyLooks >= BUSY_LOOKS) this.#trim();
   }
 
   #giveBack(): void {

@@ -57,7 +57,7 @@ it('a thread that is never quiet only trims, at every sixth look', () => {
 
 it('a thread does only what it is told to do', () => {
   const main = makeWatch({ collects: false });
-  expect(main(3_000, 0, 0)).toEqual(['release', 'trim']);
+  expect(main(4_000, 4_000, 4_000, 4_000, 4_000, 4_000, 4_000, 0, 0)).toEqual(['release', 'trim']);
   const server = makeWatch({ collects: false, trims: false });
   expect(server(4_000, 4_000, 4_000, 4_000, 4_000, 4_000, 4_000, 0, 0)).toEqual(['release']);
 });
