@@ -36,7 +36,7 @@ export class CaptureCopy {
   /**
    * Copies the live file if it exists.
    * @returns the manifest's entry for it, and the other files, which have the remaining exchanges
-   * @throws BackupError if a rotation disturbed every attempt, or if the file is damaged; Error of the file system or
+   * @throws BackupError if a rotation disturbed every attempt, or if the file is damaged; a file system error or
    * of
    *   LMDB
    */
@@ -62,7 +62,7 @@ export class CaptureCopy {
   /**
    * Copies a file that was renamed or sealed.
    * @returns null if the file expired in the meantime
-   * @throws BackupError; Error of the file system or of LMDB
+   * @throws BackupError; a file system or LMDB error
    */
   async copyOther({ path, first_id, last_id }: SealedFile): Promise<FileEntry | null> {
     const name = `capture.${first_id}-${last_id}${extname(this.#db)}`;

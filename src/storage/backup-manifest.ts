@@ -82,8 +82,8 @@ export function isBackupName(kind: Kind, name: string): boolean {
 /**
  * Reads the manifest of a backup.
  * @param source the backup's folder
- * @throws BackupError if it is not a backup, or if it lists a file that backups never contain; Error of the file
- *   system
+ * @throws BackupError if it is not a backup, or if it lists a file that backups never contain; a file
+ *   system error
  */
 export function readManifest(source: string): BackupManifest {
   let text: string;

@@ -48,8 +48,8 @@ export async function compactMarked(
 /**
  * Compacts both databases of a DATA_DIR and empties the redo logs.
  * @param progress called before each file is rewritten
- * @throws CompactionError if a process uses the folder, or if it has no databases; DataKeyError; Error of the file
- *   system. Each file is then either unchanged or compacted.
+ * @throws CompactionError if a process uses the folder, or if it has no databases; DataKeyError; a file
+ *   system error. Each file is then either unchanged or compacted.
  */
 export async function compactData(
   { data_dir, data_key }: { data_dir: string; data_key: Uint8Array | null },

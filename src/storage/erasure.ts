@@ -80,7 +80,7 @@ const READ_TRIES = 5;
 
 /**
  * @throws ErasureError if the database is missing, or if the process that writes to it does not carry out the order;
- *   CaptureFileError for a file that cannot be read; DataKeyError; Error of the file system
+ *   CaptureFileError for a file that cannot be read; DataKeyError; a file system error
  */
 export async function eraseCaptured(
   options: ErasureOptions,
@@ -125,7 +125,7 @@ async function eraseAlone(options: ErasureOptions, progress: ErasureProgress): P
   }
 }
 
-/** Gives the order to the process that writes the captures. */
+/** Orders the process that writes the captures to erase, and waits until it has. */
 async function eraseBeside(
   options: ErasureOptions,
   progress: ErasureProgress,

@@ -39,7 +39,7 @@ export class IdleWipes {
    * @param paths of existing files; this thread keeps the checkpoints of `runs.mdb`
    */
   constructor({ main, runs, data_key, seat }: DatabasePaths, listener: WipeListener) {
-    // If rows are shared, the files are only copies of the common database. A copy with deleted content is made again
+    // If rows are shared, the files are only copies of the shared database. A copy with deleted content is made again
     // at the next start.
     this.#files =
       seat === undefined

@@ -42,7 +42,7 @@ type RewriteProgress = (name: string, doneBytes: number, ofBytes: number) => voi
 
 /**
  * Gives unused space of the capture files back.
- * @throws RewriteError; DataKeyError; CaptureFileError; Error of the file system
+ * @throws RewriteError; DataKeyError; CaptureFileError; a file system error
  */
 export async function compactCaptures(
   options: RewriteOptions,
@@ -57,7 +57,7 @@ export async function compactCaptures(
 /**
  * Encrypts the captures with another key. Until `rekeyData` has changed the other databases, the old key still opens
  * all data, and reading the captures needs `capture.mdb.keys`.
- * @throws RewriteError; DataKeyError; CaptureFileError; Error of the file system
+ * @throws RewriteError; DataKeyError; CaptureFileError; a file system error
  */
 export async function rekeyCaptures(
   options: RewriteOptions & { to: Uint8Array | null },

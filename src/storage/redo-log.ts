@@ -54,7 +54,7 @@ export class RedoLog {
    * Opens the file, or creates it with its folder.
    * @param capacity maximum size of the unencrypted records
    * @param sealer encrypts the payloads; null: no encryption
-   * @throws Error of the file system
+   * @throws a file system error
    */
   constructor(path: string, capacity: number, sealer: Sealer | null = null) {
     makeFolder(dirname(path));
@@ -98,7 +98,7 @@ export class RedoLog {
    * Appends a record. The record is acknowledged when this returns.
    * @param write writes the payload into the bytes from `at` on and returns its end; −1 if the payload does not fit
    * @returns the record's number, or 0 when it does not fit
-   * @throws Error of the file system; then the record is not acknowledged
+   * @throws a file system error; then the record is not acknowledged
    */
   append(write: (into: Buffer, at: number) => number): number {
     const bytes = this.#bytes;
@@ -135,7 +135,7 @@ export class RedoLog {
 
   /**
    * Overwrites the bytes of obsolete records.
-   * @throws Error of the file system; the next call overwrites the rest
+   * @throws a file system error; the next call overwrites the rest
    */
   wipe(): void {
     const end = this.#end + this.#sealBytes;

@@ -109,7 +109,7 @@ function refuse(words: string, cause: unknown): Error {
 
 /**
  * Writes the plan. It is on the disk when this returns.
- * @throws Error for a plan that a read would refuse; Error of the file system
+ * @throws Error for a plan that a read would refuse; a file system error
  */
 export function writePlan(place: PlanPlace, plan: RekeyPlan): void {
   checkPlan(place, plan);

@@ -81,7 +81,7 @@ const PART = '.rekey';
 
 /**
  * @throws RekeyError when a process serves from the folder or the folder is empty; DataKeyError when the data does not
- *   match the old key; Error of the file system. Nothing has changed then.
+ *   match the old key; a file system error. Nothing has changed then.
  */
 export async function rekeyData(options: RekeyOptions, progress: RekeyProgress): Promise<RekeyReport> {
   const { data_dir, capture_db, to } = options;

@@ -30,7 +30,7 @@ import { claimWriter, type WriterClaim, WriterClaimedError } from './writer-clai
  * Restores a backup to a place where the service can start from it, and reads it back. No other restore can run, and no
  * service can start, at the same time. Files of an earlier interrupted restore into the same place are removed first.
  * @param into a DATA_DIR without databases, and the path of the capture database
- * @throws BackupError if the backup is incomplete or the destination contains data; Error of the file system
+ * @throws BackupError if the backup is incomplete or the destination contains data; a file system error
  */
 export async function restoreBackup(
   source: string,
@@ -54,7 +54,7 @@ export async function restoreBackup(
 
 /**
  * Removes the files of a restore that a signal interrupted.
- * @throws BackupError while another restore runs; Error of the file system
+ * @throws BackupError while another restore runs; a file system error
  */
 export async function undoRestore(into: BackupSource): Promise<void> {
   if (!isThere(into.data_dir)) return;

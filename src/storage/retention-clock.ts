@@ -65,7 +65,7 @@ export function readNote(path: string): ClockReading | 'unreadable' | null {
 /**
  * The note is on the disk when this resolves.
  * @param draft temporary file name, different for each process that writes
- * @throws Error of the file system
+ * @throws a file system error
  */
 export async function writeNote(
   path: string,

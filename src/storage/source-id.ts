@@ -7,7 +7,7 @@ import { makeFolder } from '../std/folder.ts';
 
 /**
  * Reads the id, or creates it. Backups do not contain the id, so a restored DATA_DIR gets another one.
- * @throws Error of the file system
+ * @throws a file system error
  */
 export function readSourceId(dataDir: string): string {
   const path = join(dataDir, 'backup-source');

@@ -46,7 +46,7 @@ export interface Tables extends TableReader {
    * Reads and writes in one transaction, which is isolated from other writers.
    * @param work synchronous; if it throws, nothing is written
    * @returns the result of `work`, once the writes are as durable as the database guarantees; rejects with the error
-   * that `work` threw, or with an Error of the store
+   * that `work` threw, or with a store error
    */
   transact<Value>(work: (transaction: TableTransaction) => Value): Promise<Value>;
   close(): Promise<void>;

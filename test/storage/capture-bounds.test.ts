@@ -275,7 +275,7 @@ describe('any exchange', () => {
             base = preparer.editRequest(prepared, base, base === null ? 0 : prefix);
             before = base.raw;
             preparer.editResponse(prepared, null, 0);
-            // A failure of the search itself would be a fault of the product, even if it is handled well.
+            // `failed`: the search for secrets itself failed, which is a bug in Understudy even if it is handled well.
             expect([prepared.request_withheld, prepared.response_withheld]).not.toContain('failed');
           }
         }),

@@ -1,4 +1,4 @@
-/** Reads of runs and of usage: the same from tables of this machine and from the common database of several boxes. */
+/** Reads of runs and of usage: the same from tables of this machine and from the shared database of several boxes. */
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { GATHERED_STEPS, gatherSteps, type StoredStep } from '../../src/domain/gathered-steps.ts';

@@ -21,7 +21,7 @@ import { SAVED_SEARCHES } from './saved-searches.ts';
 const all = () => true;
 
 /**
- * @throws Error of the store; the next call removes the rest
+ * @throws a store error; the next call removes the rest
  */
 export async function removeOrganizationRows(main: Tables, org_id: string): Promise<void> {
   await removeRows(main, API_KEYS_OF_ORG, [org_id], all, (tx, { row }) =>
@@ -45,7 +45,7 @@ export async function removeOrganizationRows(main: Tables, org_id: string): Prom
 
 /**
  * @param project_id null: of the whole organization
- * @throws Error of the store; the next call removes the rest
+ * @throws a store error; the next call removes the rest
  */
 export async function removePatternSources(
   main: Tables,
@@ -57,7 +57,7 @@ export async function removePatternSources(
 }
 
 /**
- * @throws Error of the store; the next call removes the rest
+ * @throws a store error; the next call removes the rest
  */
 export async function removeUserRows(main: Tables, user_id: string): Promise<void> {
   const isTheirs = ({ value }: { value: Feedback }) => value.user_id === user_id;

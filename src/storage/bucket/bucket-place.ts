@@ -8,9 +8,9 @@ export interface BucketPlace {
   bucket: string;
   /** The prefix of each object's name; '' or with a slash at its end. */
   prefix: string;
-  /** null: the endpoint of AWS. */
+  /** null: none is given, and the SDK uses the endpoint of AWS. */
   endpoint: string | null;
-  /** null: the region from the SDK's configuration. */
+  /** null: none is given, and the SDK's configuration decides. */
   region: string | null;
   /** For messages. */
   name: string;

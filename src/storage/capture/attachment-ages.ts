@@ -18,7 +18,7 @@ const NAME = /^[\w-]{22,64}$/;
 
 /**
  * Removes the attachments to which only exchanges refer that began before this time. @returns the number of removed
- * files. @throws Error of the file system
+ * files. @throws a file system error
  */
 export async function removeUntouched(path: string, oldestMs: number): Promise<number> {
   const folder = attachmentsFolder(path);

@@ -246,7 +246,7 @@ export class AttachmentStore {
   }
 
   /**
-   * Rewrites a file from the cached or stored bytes. @throws the storage's error, also if the bytes are incomplete
+   * Rewrites a file from the cached or stored bytes. @throws the storage's error, including when the bytes are incomplete
    */
   #rewrite(name: string, sha256: string): void {
     const path = join(this.#folder, name);

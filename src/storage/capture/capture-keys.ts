@@ -98,7 +98,7 @@ function refuse(path: string): DataKeyError {
   return new DataKeyError(`${path} is damaged: restore it from a backup`);
 }
 
-/** Writes the file. It is on the disk when this returns. @throws Error of the file system */
+/** Writes the file. It is on the disk when this returns. @throws a file system error */
 export function writeKeyChange(db: string, change: KeyChange): void {
   const path = keysPath(db);
   const draft = `${path}.new`;

@@ -108,7 +108,7 @@ interface Inflated {
 }
 
 /**
- * @throws zlib's error, also if the result is larger than `max` bytes or if bytes follow the stream
+ * @throws zlib's error, including when the result is larger than `max` bytes or if bytes follow the stream
  */
 function decodeAtOnce(body: Buffer, coding: Coding, max: number): Buffer {
   const options = { maxOutputLength: max, info: true };
@@ -251,7 +251,7 @@ export class BodyDecoder {
   /**
    * Decodes one layer of a whole stream.
    * @returns null if the budget is used up
-   * @throws zlib's error, also if the output exceeds the limit
+   * @throws zlib's error, including when the output exceeds the limit
    */
   #decodeLayer(body: Buffer, coding: Coding): Buffer | null {
     const { free_bytes, free_for_each_byte } = DECOMPRESSION;

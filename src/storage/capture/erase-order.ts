@@ -48,7 +48,7 @@ export function hasOrder(db: string): boolean {
 /**
  * Gives an order. It is on the disk when this returns.
  * @returns false if another order exists
- * @throws Error of the file system
+ * @throws a file system error
  */
 export function giveOrder(db: string, order: EraseOrder, dataKey: Uint8Array | null): boolean {
   const plain = Buffer.from(JSON.stringify(order));

@@ -78,7 +78,7 @@ export class CaptureExpiry {
     return this.#expired;
   }
 
-  /** Removes everything that is too old now. @throws Error of the storage; the next pass starts over */
+  /** Removes everything that is too old now. @throws a storage error; the next pass starts over */
   async pass(): Promise<void> {
     const { log, days, nowForAges } = this.#options;
     const nowMs = (await nowForAges?.()) ?? this.#clock.wallMs();

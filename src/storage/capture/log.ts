@@ -687,7 +687,7 @@ export class CaptureLog {
   /**
    * Sends sealed files to the bucket, and removes blocks that are in the bucket from the disk. No time limit, because
    * no other work waits for it.
-   * @throws StoreError, or Error of the file system: the next call continues
+   * @throws StoreError, or a file system error: the next call continues
    */
   async offloadSome(): Promise<void> {
     await this.#offload?.pass({
@@ -697,7 +697,7 @@ export class CaptureLog {
     });
   }
 
-  /** Records that expiry is about to remove a sealed file. @throws Error of the file system */
+  /** Records that expiry is about to remove a sealed file. @throws a file system error */
   expireSealed(file: SealedFile): void {
     this.#offload?.expire(file);
   }

@@ -36,7 +36,7 @@ export class OrderFile {
   /**
    * Gives an order. It is on the disk when this returns.
    * @returns false if another order exists
-   * @throws Error of the file system
+   * @throws a file system error
    */
   give(content: Uint8Array | string): boolean {
     const draft = `${this.given}.${process.pid}`;
@@ -68,7 +68,7 @@ export class OrderFile {
   /**
    * Accepts the given order, or returns the one that was accepted earlier.
    * @returns the order's content; null if there is no order
-   * @throws Error of the file system
+   * @throws a file system error
    */
   accept(): Buffer | null {
     rmSync(this.failed, { force: true });
@@ -87,7 +87,7 @@ export class OrderFile {
     syncFolder(dirname(this.accepted));
   }
 
-  /** Notes why the order could not be carried out now. @throws Error of the file system */
+  /** Notes why the order could not be carried out now. @throws a file system error */
   noteFailure(words: string): void {
     writeFileSync(this.failed, words, { mode: 0o600 });
   }

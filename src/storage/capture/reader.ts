@@ -226,7 +226,7 @@ export class CaptureReader {
   /**
    * The exact bytes of the stored body; empty if the exchange had no body, undefined if the exchange is not in this
    * file.
-   * @throws {import('./layout.ts').CaptureFileError} damaged, also if an attachment is missing
+   * @throws {import('./layout.ts').CaptureFileError} damaged, including when an attachment is missing
    */
   body(id: number, side: 'request' | 'response'): Uint8Array | undefined {
     return this.#read(() => {

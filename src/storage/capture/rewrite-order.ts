@@ -36,7 +36,7 @@ export function listRekeyOrderFiles(db: string): string[] {
  * Gives an order. It is on the disk when this returns.
  * @param change the change of the key, for `rekey`; null for `compact`
  * @returns false if such an order exists
- * @throws Error of the file system
+ * @throws a file system error
  */
 export function giveRewriteOrder(db: string, kind: RewriteKind, change: KeyChange | null = null): boolean {
   return rewriteOrderFile(db, kind).give(JSON.stringify(change));

@@ -89,7 +89,7 @@ export class RunIndex {
   readonly #inode: bigint;
 
   /**
-   * Opens the index. @returns null in mode `read` if there is no usable index. @throws Error of the storage, in mode
+   * Opens the index. @returns null in mode `read` if there is no usable index. @throws a storage error, in mode
    * `write`
    */
   static open(db: string, options: RunIndexOptions): RunIndex | null {
@@ -198,7 +198,7 @@ export class RunIndex {
     for (const { key, value } of this.#parts.getRange({})) yield { first_id: key, value: this.#check(value) };
   }
 
-  /** Writes all changes or none. @throws Error of the storage */
+  /** Writes all changes or none. @throws a storage error */
   write(changes: RunIndexChanges): void {
     const { state, runs, gone, figures, figures_gone, cache, cache_gone, parts, parts_gone } = changes;
     refuseWithoutRoom(this.#path, 0);

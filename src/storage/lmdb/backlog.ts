@@ -94,7 +94,7 @@ export class Backlog implements Promises {
   /**
    * Acknowledges the changes in the log.
    * @returns false if they do not fit into the log
-   * @throws Error of the file system or the database; then they are not acknowledged
+   * @throws a file system or database error; then they are not acknowledged
    */
   promise(changes: readonly Change[]): boolean {
     const kept: Change[] = [];
@@ -136,7 +136,7 @@ export class Backlog implements Promises {
     return false;
   }
 
-  /** Writes the pending changes to the database. @throws Error of the database; the changes stay pending */
+  /** Writes the pending changes to the database. @throws a database error; the changes stay pending */
   settle(): void {
     if (this.#log.isEmpty) return;
     this.#write(this.#promised);

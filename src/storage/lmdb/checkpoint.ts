@@ -151,7 +151,7 @@ function findStale(path: string, bootId: string): CheckpointSlot | null {
  * Restores a file's checkpoint if the machine has restarted since. No process may have the file open. After an
  * interruption, it can be repeated.
  * @returns whether it was restored
- * @throws Error of the file system
+ * @throws a file system error
  */
 export function restoreCheckpoint(path: string, bootId = readBootId()): boolean {
   const slot = findStale(path, bootId);
@@ -199,7 +199,7 @@ export class Checkpoints {
    * Makes the first checkpoint before it returns. From then on, only commits after the last checkpoint are lost in a
    * power failure.
    * @param path a file that this thread has open without syncs, and to which nothing was written yet
-   * @throws Error of the file system
+   * @throws a file system error
    */
   constructor(path: string) {
     this.#path = path;
@@ -228,7 +228,7 @@ export class Checkpoints {
 
   /**
    * Waits for a running checkpoint, then makes one of everything committed, unless the last one already covers it.
-   * @throws Error of the file system. After a failed sync of the file, no checkpoint is possible, and every later
+   * @throws a file system error. After a failed sync of the file, no checkpoint is possible, and every later
    *   call throws
    */
   write(): Promise<void> {

@@ -37,7 +37,7 @@ const MAP_BYTES = 64 * 2 ** 30;
 
 /** Commits that are acknowledged in a redo log, but not in the database yet. */
 export interface Promises {
-  /** Writes them to the file. @throws Error of the file; they stay pending */
+  /** Writes them to the file. @throws a database error; they stay pending */
   settle(): void;
   /** Whether a pending change may affect a row whose key is `stem` followed by `tailBytes` bytes. */
   mayHold(database: string, stem: Buffer, tailBytes: number): boolean;
@@ -182,7 +182,7 @@ export class Environment {
     }
   }
 
-  /** Writes this thread's pending commits to the file before a read. @throws Error of the file */
+  /** Writes this thread's pending commits to the file before a read. @throws a database error */
   settle(): void {
     this.promises?.settle();
   }
@@ -252,7 +252,7 @@ export class Environment {
 
   /**
    * Starts to make checkpoints of the file. Only one thread of a process may call it.
-   * @throws Error of the file system
+   * @throws a file system error
    */
   guard(): void {
     this.#isGuarded = true;
@@ -260,7 +260,7 @@ export class Environment {
   }
 
   /**
-   * Makes a checkpoint of all commits so far, if `guard` was called on this thread. @throws Error of the file system
+   * Makes a checkpoint of all commits so far, if `guard` was called on this thread. @throws a file system error
    */
   async checkpoint(): Promise<void> {
     await this.#reopening;

@@ -93,7 +93,7 @@ function readNewestHead(file: number, path: string): FileHead {
 /**
  * Reads both heads of a file. Commits write them alternately. @returns the newer one first
  * @param file open for reading
- * @throws {FileHeadError} if a head is missing; Error of the file system
+ * @throws {FileHeadError} if a head is missing; a file system error
  */
 export function readHeads(file: number, path: string): [FileHead, FileHead] {
   const bytes = Buffer.alloc(META_BYTES);
@@ -137,7 +137,7 @@ export function readRoots({ page_size, bytes }: HeadCopy): TreeRoots {
  * Copies the newer of a file's two heads.
  * @param file open for reading; other processes may write to it
  * @returns the copy and its transaction
- * @throws Error of the file system, or if both heads are damaged
+ * @throws a file system error, or if both heads are damaged
  */
 export function copyNewestHead(file: number): HeadCopy & { txn: number } {
   for (let tries = 0; tries < HEAD_TRIES; tries++) {

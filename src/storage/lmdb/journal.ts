@@ -131,7 +131,7 @@ export class LmdbJournal implements JournalStore {
     process.nextTick(done, null);
   }
 
-  /** Writes all pending commits to the database. @throws Error of the database */
+  /** Writes all pending commits to the database. @throws a database error */
   settle(): void {
     this.#environment.settle();
   }

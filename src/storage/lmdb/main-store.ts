@@ -17,7 +17,7 @@ import { LmdbTables } from './tables.ts';
 import { LmdbView } from './view.ts';
 
 /**
- * If the view is older than this, the common database counts as unreachable. An idle box polls it four times a second.
+ * If the view is older than this, the shared database counts as unreachable. An idle box polls it four times a second.
  */
 const AWAY_MS = 2_000;
 

@@ -1,6 +1,6 @@
 /**
- * Reads the rows of `runs.mdb` to move them into the common database of several boxes: the rows of the file, and the
- * totals of running runs. Boxes store these totals with each step; without a common database, only the actors have
+ * Reads the rows of `runs.mdb` to move them into the shared database of several boxes: the rows of the file, and the
+ * totals of running runs. Boxes store these totals with each step; without a shared database, only the actors have
  * them, in memory. Command line.
  */
 import { readSteps } from '../../domain/gathered-steps.ts';

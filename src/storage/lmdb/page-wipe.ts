@@ -79,7 +79,7 @@ export class PageWipe {
   /**
    * @param path of a file that this process has open
    * @param signal ends a pass at its next slice
-   * @throws Error of the file system or of LMDB
+   * @throws a file system or LMDB error
    */
   constructor(path: string, durability: Durability, signal: AbortSignal) {
     this.#path = path;
@@ -121,7 +121,7 @@ export class PageWipe {
   /**
    * Runs one pass over a marked file. Both heads and the checkpoint, if there is one, must belong to commits after the
    * deletion.
-   * @throws Error of the file system or of LMDB
+   * @throws a file system or LMDB error
    */
   async run(): Promise<WipeOutcome> {
     this.#heads = readHeads(this.#file, this.#path);

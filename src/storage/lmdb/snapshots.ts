@@ -11,7 +11,7 @@ export interface OpenSnapshot {
 
 type WithReaders = Pick<RootDatabase, 'readerList'>;
 
-/** The read transactions of all processes, also of other containers that share the file. */
+/** The read transactions of all processes, including those of other containers that share the file. */
 export function listReads(root: WithReaders): OpenSnapshot[] {
   // After a title, the list has a line for each reader: process, thread and transaction ("-" if it has none open).
   return [...root.readerList().matchAll(/^ *(\d+) +([0-9a-f]+) +(\d+)$/gm)].map(([, pid, thread, txn]) => ({

@@ -26,7 +26,7 @@ type Root = RootDatabase<Buffer, Buffer>;
  * Creates a file that is missing or empty, and adds checksums to the values of an earlier version's file.
  * @param dataKey encrypts the values; null: they have checksums
  * @returns whether the file was rewritten with checksums
- * @throws Error of the file system or of LMDB; DataKeyError if file and key do not match
+ * @throws a file system or LMDB error; DataKeyError if file and key do not match
  */
 export async function prepareStoreFile(path: string, dataKey: Uint8Array | null): Promise<boolean> {
   // A killed process may have left a draft, with content that was deleted later.
@@ -63,7 +63,7 @@ export async function hasDeletions(path: string): Promise<boolean> {
 /**
  * Replaces a file by a copy with the same stored values, encrypted or not, but without free pages and deleted content.
  * If it is interrupted, either the old file or the new one is complete. No thread may have the file open.
- * @throws Error of the file system or of LMDB; then the file is unchanged
+ * @throws a file system or LMDB error; then the file is unchanged
  */
 export async function compactStoreFile(path: string): Promise<Compacted> {
   const before_bytes = statSync(path).size;

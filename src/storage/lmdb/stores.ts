@@ -154,7 +154,7 @@ interface KeptCheckpoints {
  * Makes a checkpoint of `runs.mdb` now and after every interval with a commit (checkpoint.ts). Main thread, before any
  * other thread writes to the file.
  * @param onFailure called at the first failed checkpoint; after that, the file may be lost in a power failure
- * @throws Error of the file system
+ * @throws a file system error
  */
 export function keepCheckpoints(
   { runs, data_key }: DatabasePaths,

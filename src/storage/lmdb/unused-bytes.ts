@@ -40,7 +40,7 @@ class EarlierReaderError extends Error {
 
 /**
  * @param path of a file that this process has open for writing
- * @throws EarlierReaderError; DamagedTreeError; Error of the file system or of LMDB. The call can be repeated.
+ * @throws EarlierReaderError; DamagedTreeError; a file system or LMDB error. The call can be repeated.
  */
 export async function wipeUnusedBytes(path: string, hold: Hold): Promise<void> {
   const file = openSync(path, constants.O_RDWR);

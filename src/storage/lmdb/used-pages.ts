@@ -66,7 +66,7 @@ export function holdsAllUsedPages(file: number, head: TreeRoots): boolean {
  * All pages that the trees of a head use, read one at a time as the caller iterates.
  * @param file open for reading; no transaction may reuse a page of these trees meanwhile
  * @param enters called before a page of a tree is read: false skips the page and the pages below it
- * @throws DamagedTreeError; Error of the file system
+ * @throws DamagedTreeError; a file system error
  */
 export function* walkUsedPages(
   file: number,

@@ -45,7 +45,7 @@ export class ViewLoad {
 
   /**
    * Compares rows with the view. The rows of a table must come one after the other, in the order of their keys.
-   * @throws RangeError if they are out of order; Error of the file
+   * @throws RangeError if they are out of order; a database error
    */
   add(rows: readonly StoredRow[]): void {
     this.#environment.transactNow(() => {
@@ -65,7 +65,7 @@ export class ViewLoad {
    * Applies all differences.
    * @param own databases that are not loaded
    * @param show called at the end of the transaction
-   * @throws Error of the file
+   * @throws a database error
    */
   end(own: ReadonlySet<string>, show: () => void): void {
     const tables = listTables(this.#environment.root).filter((name) => !own.has(name));

@@ -1,5 +1,5 @@
 /**
- * Implements a view of the common rows (../shared/view.ts) with an LMDB file. The rows are in the same databases as on
+ * Implements a view of the shared rows (../shared/view.ts) with an LMDB file. The rows are in the same databases as on
  * a box that does not share rows, so the same code reads both. The database `view` has the mark: how far the view is.
  * Commits to the file survive the end of the process. After a power failure the file may be damaged, so it is deleted.
  * Any thread; one thread applies changes.

@@ -1,5 +1,5 @@
 /**
- * The common runs in memory, for tests: the reference implementation for ../postgres/runs.ts. It outlives its sessions.
+ * The shared runs in memory, for tests: the reference implementation for ../postgres/runs.ts. It outlives its sessions.
  * Any thread; each instance belongs to one thread.
  */
 import {

@@ -1,5 +1,5 @@
 /**
- * The common rows in memory, for tests: the reference implementation for ../postgres/truth.ts. A MemoryDatabase
+ * The shared rows in memory, for tests: the reference implementation for ../postgres/truth.ts. A MemoryDatabase
  * outlives its sessions. Any thread; each database belongs to one thread.
  */
 import { randomUUID } from 'node:crypto';

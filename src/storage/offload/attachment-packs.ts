@@ -2,7 +2,7 @@
  * Makes packs for a bucket from the attachments of a sealed file. The attachments' files form one sequence, which is
  * cut into packs. The file without blocks says where each attachment is in this sequence. Attachments have the same
  * bytes as on the disk, so they are encrypted if there is a data key. Each sealed file has copies of all its
- * attachments, so they are erased and removed with it. A pool thread of the capture process and the command line.
+ * attachments, so they are erased and removed with it. Bucket thread of the capture process and the command line.
  */
 import { createHash } from 'node:crypto';
 import {
@@ -45,7 +45,7 @@ interface PlannedAttachments {
 /**
  * Finds the attachments of a sealed file. An attachment that is not in the folder is omitted.
  * @param check throws to stop
- * @throws CaptureFileError, what `check` throws, Error of the file system
+ * @throws CaptureFileError, what `check` throws, a file system error
  */
 export function planAttachments(env: CaptureEnv, path: string, check: () => void): PlannedAttachments {
   const folder = attachmentsFolder(path);

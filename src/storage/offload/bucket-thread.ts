@@ -34,7 +34,7 @@ export class BucketThread {
     this.#place = place;
   }
 
-  /** @throws (rejects) StoreError; StaleDraftError; StoppedError; Error of the file system */
+  /** @throws (rejects) StoreError; StaleDraftError; StoppedError; a file system error */
   call<Name extends BucketCall['name']>(
     call: Extract<BucketCall, { name: Name }>,
   ): Promise<BucketAnswers[Name]> {

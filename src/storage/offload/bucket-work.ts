@@ -1,7 +1,7 @@
 /**
  * The work of the bucket's thread: makes a file without blocks from a sealed file, sends its packs, compares the
  * objects in the bucket with what was sent, rebuilds the sealed file, gathers captures of other machines, and fetches
- * packs into the cache. Memory: one pack at a time. A pool thread of the capture process, the capture reader and the
+ * packs into the cache. Memory: one pack at a time. Bucket thread of the capture process, the capture reader and the
  * command line.
  */
 import { createHash } from 'node:crypto';
@@ -51,7 +51,7 @@ export class BucketWork {
     this.#stopping = stopping;
   }
 
-  /** @throws StoreError; StaleDraftError; StoppedError; Error of the file system */
+  /** @throws StoreError; StaleDraftError; StoppedError; a file system error */
   async do(call: BucketCall): Promise<unknown> {
     switch (call.name) {
       case 'plan':

@@ -51,7 +51,7 @@ export class GatheredCaptures {
   /**
    * Reads the list of files in the bucket once, and fetches new files.
    * @param check throws to stop
-   * @throws what `check` throws; Error of the file system
+   * @throws what `check` throws; a file system error
    */
   async follow(check: () => void): Promise<GatherReport> {
     const { folder } = this.#options;

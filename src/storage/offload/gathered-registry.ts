@@ -1,7 +1,7 @@
 /**
  * Reads and writes the list of captures that were gathered from a bucket, with the local ids of each file. The bucket's
  * thread writes the list, and readers follow it. An exchange keeps its local id as long as the folder exists, so links
- * to the exchange stay valid. Runs in the capture reader, on its pool thread.
+ * to the exchange stay valid. Capture reader, and its bucket thread.
  */
 import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -71,7 +71,7 @@ export function readRegistry(folder: string): GatheredRegistry | null {
   }
 }
 
-/** @throws Error of the file system */
+/** @throws a file system error */
 export function writeRegistry(folder: string, registry: GatheredRegistry): void {
   const path = registryPath(folder);
   const partial = `${path}.${process.pid}.part`;

@@ -111,7 +111,7 @@ export function readNote(path: string): OffloadNote | null {
   }
 }
 
-/** Writes the note. It is on the disk when this returns. @throws Error of the file system */
+/** Writes the note. It is on the disk when this returns. @throws a file system error */
 export function writeNote(path: string, note: OffloadNote): void {
   const place = bucketNotePath(path);
   const partial = `${place}.part`;
@@ -124,7 +124,7 @@ export function writeNote(path: string, note: OffloadNote): void {
  * Notes that sealed files are about to be rewritten under another key. The next pass removes their objects and sends
  * them again. The service is stopped.
  * @param isMeant selects files by their first ids
- * @throws Error of the file system
+ * @throws a file system error
  */
 export function noteReplaced(path: string, isMeant: (firstId: number) => boolean): void {
   const note = readNote(path);

@@ -42,7 +42,7 @@ interface OffloadOptions {
   path: string;
   /** Secret; null: not encrypted. */
   data_key: Uint8Array | null;
-  /** A bucket or folder; null: the one in the note. */
+  /** A bucket or folder; null: none is given, and the place in the note is used. */
   place: string | null;
   keep: LocalKeep;
   /** Tests pass a function that throws, so that work stops after a step. */
@@ -134,7 +134,7 @@ export class Offload {
     this.#thread = new BucketThread(note.place);
   }
 
-  /** Sends, removes and evicts what is due; one pass at a time. @throws StoreError; Error of the storage */
+  /** Sends, removes and evicts what is due; one pass at a time. @throws StoreError; a storage error */
   pass(host: OffloadHost): Promise<void> {
     // An order changes the files and their objects in the bucket.
     const { path } = this.#options;
@@ -367,8 +367,8 @@ export class Offload {
   }
 
   /**
-   * Records that expiry is about to remove a sealed file, so that its objects are removed, too. @throws Error of the
-   * file system
+   * Records that expiry is about to remove a sealed file, so that its objects are removed, too. @throws a
+   * file system error
    */
   expire(file: SealedFile): void {
     const entry = this.#find(file);
@@ -443,7 +443,7 @@ export class Offload {
     this.#options.fault?.('offload_removed');
   }
 
-  /** @throws StoreError, also if another service writes the same manifest */
+  /** @throws StoreError, including when another service writes the same manifest */
   async #writeManifest(): Promise<void> {
     const object = manifestName(this.#note.gateway);
     const found = await this.#thread.call({ name: 'get', object });

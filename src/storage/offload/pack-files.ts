@@ -1,7 +1,7 @@
 /**
  * Makes the draft of a sealed file (the file without blocks) and its packs, and rebuilds the sealed file from them. A
- * pack is a sequence of blocks with the same bytes as in the file: compressed, and encrypted if there is a data key. A
- * pool thread of the capture process and the command line.
+ * pack is a sequence of blocks with the same bytes as in the file: compressed, and encrypted if there is a data key.
+ * Bucket thread of the capture process and the command line.
  */
 import { createHash } from 'node:crypto';
 import { rmSync, statSync, utimesSync } from 'node:fs';
@@ -58,7 +58,7 @@ interface DraftOptions {
 /**
  * Makes the draft of a sealed file; it is on the disk when this resolves.
  * @returns null if the index is incomplete, because without it exchanges can be listed only with the blocks
- * @throws CaptureFileError, what `check` throws, Error of the storage
+ * @throws CaptureFileError, what `check` throws, a storage error
  */
 export async function makeDraft(options: DraftOptions): Promise<Omit<PlannedFile, 'index'> | null> {
   const { path, draft, folder, data_key, check } = options;

@@ -28,7 +28,7 @@ interface RemoteOptions {
 
 /**
  * Fetches new files, and removes files that are not in the bucket any more.
- * @throws StoreError with one line; Error of the file system
+ * @throws StoreError with one line; a file system error
  */
 export async function fetchCaptures({
   place,

@@ -88,7 +88,7 @@ export class RemoteFiles {
   /**
    * Removes local files that are not in the bucket any more, for example because exchanges in them were erased.
    * @returns the files that were not fetched yet
-   * @throws Error of the file system
+   * @throws a file system error
    */
   async prepare(place: string, { gateway, files }: ManifestContent): Promise<OffloadedFile[]> {
     makeFolder(dirname(this.#db), 0o700);
@@ -141,7 +141,7 @@ export class RemoteFiles {
     }
   }
 
-  /** @throws StoreError; Error of the file system */
+  /** @throws StoreError; a file system error */
   async fetch(file: OffloadedFile): Promise<void> {
     const path = this.pathOf(file);
     await this.#fetchParts(path, file.index, (at) => indexName(file, at));
@@ -149,8 +149,8 @@ export class RemoteFiles {
   }
 
   /**
-   * Fetches missing segments of a file, and removes those that the bucket no longer has. @throws StoreError; Error of
-   * the file system
+   * Fetches missing segments of a file, and removes those that the bucket no longer has. @throws StoreError; a
+   * file system error
    */
   async fetchText(file: OffloadedFile): Promise<void> {
     const listed = file.text ?? [];

@@ -36,7 +36,7 @@ export class Blobs {
 
   /**
    * Sends the files that are not in the place yet.
-   * @throws StoreError; Error of the file system; the reason of the signal
+   * @throws StoreError; a file system error; the reason of the signal
    */
   async addFiles(
     files: readonly (Pick<PointFile, 'name' | 'kind'> & { path: string })[],

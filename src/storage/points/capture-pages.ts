@@ -29,7 +29,7 @@ interface OpenedCaptures {
   sealed: { name: string; path: string }[];
 }
 
-/** @throws BackupError if a rotation disturbs every attempt; Error of the file system or of LMDB */
+/** @throws BackupError if a rotation disturbs every attempt; a file system or LMDB error */
 export async function openCaptures(
   db: string,
   dataKey: Uint8Array | null,

@@ -83,7 +83,7 @@ export class Follower {
    * @param keepMs how long points are kept
    * @throws BackupError if the place belongs to another DATA_DIR or data key, or another process already sends points
    * to it;
-   *   StoreError; Error of the file system
+   *   StoreError; a file system error
    */
   static async open(
     source: BackupSource,
@@ -127,7 +127,7 @@ export class Follower {
   /**
    * Makes and sends a point with the changes. If sending fails, the next call sends the remaining objects first.
    * @param now the wall clock
-   * @throws BackupError, StoreError; Error of the file system or of LMDB; the reason of the signal
+   * @throws BackupError, StoreError; a file system or LMDB error; the reason of the signal
    */
   async pass(now: () => number, stop: AbortSignal): Promise<PassResult> {
     if (this.#pending === null) {

@@ -152,7 +152,7 @@ class DatabasePages implements PageSource {
 /** If the last change of a file is older than this, any later write gives the file another modification time. */
 const SETTLED_MS = 2_000;
 
-/** @throws Error of the file system */
+/** @throws a file system error */
 export function openPlainPages(path: string, nowMs: number): PageSource {
   const file = openSync(path, constants.O_RDONLY);
   const { size, ino, mtimeNs } = fstatSync(file, { bigint: true });

@@ -14,7 +14,7 @@ const NAME = /^backup-point\.[0-9a-f]{16}$/;
 const noteSchema = z.object({ place: z.string().max(500), from_ms: z.number() });
 type PointNote = z.output<typeof noteSchema>;
 
-/** @throws Error of the file system */
+/** @throws a file system error */
 export function writePointNote(dataDir: string, note: PointNote): void {
   const digest = createHash('sha256').update(note.place).digest('hex').slice(0, 16);
   const path = join(dataDir, `backup-point.${digest}`);

@@ -69,9 +69,8 @@ export interface PointChoice {
 
 /**
  * Restores a point. First removes the remains of an earlier restore.
- * @throws BackupError if there is no such point, it is damaged, or the destination contains data; StoreError; Error of
- * the
- *   file system
+ * @throws BackupError if there is no such point, it is damaged, or the destination contains data; StoreError; a file
+ *   system error
  */
 export async function restorePoint(
   store: ObjectStore,
@@ -145,7 +144,7 @@ class PointFetch {
     this.#folder = folder;
   }
 
-  /** @throws BackupError, StoreError; Error of the file system */
+  /** @throws BackupError, StoreError; a file system error */
   async run(
     { files }: Point,
     dataKey: Uint8Array | null,

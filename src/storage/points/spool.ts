@@ -23,7 +23,7 @@ export class Spool {
     makeFolder(folder, 0o700);
   }
 
-  /** @throws Error of the file system, with the place */
+  /** @throws a file system error, with the place */
   add(name: string, bytes: Uint8Array): void {
     const path = join(this.#folder, String(this.#count++));
     try {

@@ -71,13 +71,13 @@ export interface Accounts extends AccountReads {
    * Reads and writes in one transaction, which is isolated from other writers.
    * @param work synchronous; if it throws, nothing is written
    * @returns the result of `work`, once the writes are as durable as the database guarantees; rejects with the error
-   * that `work` threw, or with an Error of the store
+   * that `work` threw, or with a store error
    */
   transact<Value>(work: (work: AccountWork) => Value): Promise<Value>;
   /**
    * Removes the rows of a deleted organization: keys, invitations, projects, marks, profiles, alerts, searches. Counts,
-   * payments and the audit log stay. Works in portions, between which other work runs. Rejects with an Error of the
-   * store; the next call removes the rest.
+   * payments and the audit log stay. Works in portions, between which other work runs. Rejects with a
+   * store error; the next call removes the rest.
    */
   removeAllOfOrganization(org_id: string): Promise<void>;
   /**

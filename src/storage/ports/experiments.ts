@@ -19,7 +19,7 @@ export interface Experiments {
    */
   listRuns(org_id: string, project_id: string | null, id: string): Iterable<RunSummary>;
   /**
-   * Removes the rows of experiments about an organization's runs, in portions. Rejects with an Error of the store; the
+   * Removes the rows of experiments about an organization's runs, in portions. Rejects with a store error; the
    * next call removes the rest.
    * @param project_id null: of all projects
    */

@@ -24,7 +24,7 @@ export interface NewVector {
   vector: Uint8Array;
 }
 
-/** Changes reject with an Error of the store. */
+/** Changes reject with a store error. */
 export interface FindingIndexStore {
   /** The next sequence number of a code base. */
   readNextSeq(codebase: Codebase): number;

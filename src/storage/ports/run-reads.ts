@@ -1,6 +1,6 @@
 /**
  * Reads steps, reports, totals and counters of runs and of usage: rows that few requests read. On a box that shares its
- * runs, these rows are in the common database and not in the box's view, so every method is asynchronous.
+ * runs, these rows are in the shared database and not in the box's view, so every method is asynchronous.
  * Implementation: ../table-run-reads.ts. Types; server threads.
  */
 import type { StoredStep } from '../../domain/gathered-steps.ts';
@@ -22,7 +22,7 @@ export interface StepPage {
   limit: number;
 }
 
-/** Every method rejects with an Error of the store if it cannot be read now. */
+/** Every method rejects with a store error if it cannot be read now. */
 export interface RunReads {
   /** The steps of a page, in order, of a running or finished run. */
   listSteps(run: RunName, page: StepPage): Promise<StoredStep[]>;

@@ -1,6 +1,6 @@
 /**
  * Reads runs in lists and by name. These rows are on every box, so reads are synchronous. Steps, totals and counters
- * may be only in the common database (run-reads.ts). The runs' actors write the rows. Implementation:
+ * may be only in the shared database (run-reads.ts). The runs' actors write the rows. Implementation:
  * ../table-run-records.ts. Types; any thread.
  */
 import type { AuditEntry } from '../../domain/account.ts';
@@ -46,6 +46,6 @@ export interface RunRecords {
    * @param org_id null: of all organizations
    */
   listAudit(org_id: string | null, limit: number): AuditEntry[];
-  /** Removes waiting entries that were copied to the log. Rejects with an Error of the store. */
+  /** Removes waiting entries that were copied to the log. Rejects with a store error. */
   forgetAudit(entries: readonly AuditEntry[]): Promise<void>;
 }

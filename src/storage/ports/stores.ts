@@ -10,6 +10,6 @@ export interface Stores {
   /** Runs in lists and by name. Acknowledged changes survive the end of the process, also a kill. */
   run_records: RunRecords;
   experiments: Experiments;
-  /** Steps of runs and counters of usage, which may be in the common database. */
+  /** Steps of runs and counters of usage, which may be in the shared database. */
   run_reads: RunReads;
 }

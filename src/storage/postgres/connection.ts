@@ -27,7 +27,7 @@ export class DatabaseConnection {
     });
   }
 
-  /** Connects. Call it in {@link guard}. @throws TruthRefusedError; Error of the driver */
+  /** Connects. Call it in {@link guard}. @throws TruthRefusedError; a driver error */
   async open(): Promise<void> {
     await this.client.connect();
     await checkSchema(this.client);

@@ -11,7 +11,7 @@ const READ_VERSION = 'SELECT version FROM understudy.schema_version';
 /**
  * Runs the missing migrations in one transaction.
  * @returns the versions before and after; version 0 means no schema
- * @throws TruthRefusedError for a newer schema; Error of the driver
+ * @throws TruthRefusedError if the schema is newer than SCHEMA_VERSION; a driver error
  */
 export async function migrate(client: Client): Promise<{ from: number; to: number }> {
   await client.query('BEGIN');
@@ -32,7 +32,7 @@ export async function migrate(client: Client): Promise<{ from: number; to: numbe
   }
 }
 
-/** @throws TruthRefusedError for another version; Error of the driver */
+/** @throws TruthRefusedError if the schema's version is not SCHEMA_VERSION; the driver's errors */
 export async function checkSchema(client: Client): Promise<void> {
   const version: number = (await client.query(READ_VERSION)).rows[0]?.version ?? 0;
   refuseNewer(version);

@@ -1,5 +1,5 @@
 /**
- * Moves all rows into the common database of several boxes, and reads all rows out of it. No box may run during a move.
+ * Moves all rows into the shared database of several boxes, and reads all rows out of it. No box may run during a move.
  * Each portion is read back and compared. A move is one transaction. Command line.
  */
 import { randomUUID } from 'node:crypto';
@@ -76,7 +76,7 @@ export interface MoveWatch {
  * Writes all rows into a database, which must have no rows if a main database is moved.
  * @param text the address; its user owns the tables
  * @param key encrypts the values; null: no encryption @returns digests of the stored rows, by table
- * @throws TruthRefusedError, TruthUnavailableError; Error of the source
+ * @throws TruthRefusedError, TruthUnavailableError; an error that reading the source throws
  */
 export async function fillDatabase(
   text: string,
@@ -355,7 +355,7 @@ async function withClient<Value>(
   }
 }
 
-/** Errors of the source stay as they are; those of the connection are explained. */
+/** Errors from reading the source are passed on unchanged; connection errors are explained. */
 function explained(thrown: unknown, address: DatabaseAddress): unknown {
   const isOfSystem = thrown instanceof Error && 'syscall' in thrown;
   return isOfSystem ? explainDatabase(thrown, address) : thrown;

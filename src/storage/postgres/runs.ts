@@ -1,5 +1,5 @@
 /**
- * The common runs in PostgreSQL (../shared/runs-truth.ts; schema.ts has the tables). The commits of a tick are one
+ * The shared runs in PostgreSQL (../shared/runs-truth.ts; schema.ts has the tables). The commits of a tick are one
  * statement, and its take-overs are another; both are sent together. Any thread.
  */
 import type { QueryConfig } from 'pg';

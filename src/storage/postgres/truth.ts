@@ -1,5 +1,5 @@
 /**
- * The common rows in PostgreSQL (../shared/truth.ts; schema.ts has the tables). A commit and the read of changes are
+ * The shared rows in PostgreSQL (../shared/truth.ts; schema.ts has the tables). A commit and the read of changes are
  * two statements that are sent together, in one round trip. Any thread.
  */
 import type { Client } from 'pg';
@@ -25,7 +25,7 @@ import { checkSchema, migrate } from './migration.ts';
 import { PostgresRuns } from './runs.ts';
 
 /**
- * Maximum difference between clocks. Boxes write times into common rows, so with a larger difference keys and sessions
+ * Maximum difference between clocks. Boxes write times into shared rows, so with a larger difference keys and sessions
  * would expire at wrong times.
  */
 const CLOCKS_APART_MS = 60_000;
@@ -303,7 +303,7 @@ class PostgresSession implements TruthSession {
   }
 }
 
-/** @throws TruthRefusedError if this machine's clock and the database's are too far apart; Error of the driver */
+/** @throws TruthRefusedError if this machine's clock and the database's are too far apart; a driver error */
 async function checkClock(client: Client, { name }: DatabaseAddress, clock: Clock): Promise<void> {
   const earliest = clock.wallMs();
   const { rows } = await client.query('SELECT extract(epoch FROM clock_timestamp()) * 1000 AS now_ms');

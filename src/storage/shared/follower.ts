@@ -82,7 +82,7 @@ export class Follower implements Committer {
 
   /**
    * Connects and brings the view up to date.
-   * @throws TruthUnavailableError, TruthRefusedError, Error of the view
+   * @throws TruthUnavailableError, TruthRefusedError; an error of reading or writing the view
    */
   static async start(truth: Truth, view: View, times: Partial<FollowerTimes> = {}): Promise<Follower> {
     const follower = new Follower(truth, view, { ...FOLLOWER_TIMES, ...times });

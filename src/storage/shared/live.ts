@@ -1,5 +1,5 @@
 /**
- * Interface for data in the common database that are not synced to its disk: which boxes live, and the events of the
+ * Interface for data in the shared database that are not synced to its disk: which boxes live, and the events of the
  * live stream. Implementation: ../postgres/live.ts. Types; any thread.
  */
 import type { RatesSession } from './rates.ts';

@@ -1,5 +1,5 @@
 /**
- * Interface for entries in the common database with which boxes divide the rates of keys: one for each key whose rate
+ * Interface for entries in the shared database with which boxes divide the rates of keys: one for each key whose rate
  * is not divided equally. A box replaces an entry only if it has read the last version. Entries are not synced to the
  * disk. Implementation: ../postgres/rates.ts. Types; any thread.
  */

@@ -1,5 +1,5 @@
 /**
- * Encrypts the values of common rows with the data key before they leave the box. Table and key are not encrypted, but
+ * Encrypts the values of shared rows with the data key before they leave the box. Table and key are not encrypted, but
  * authenticated together with the database's identity, so a value can be decrypted only in its own row. Any thread.
  */
 import { type DataKey, SealError, type Sealer } from '../../std/data-key.ts';

@@ -1,5 +1,5 @@
 /**
- * Says where each row of `runs.mdb` is if several boxes share rows: in the common rows, which every box follows; in
+ * Says where each row of `runs.mdb` is if several boxes share rows: in the shared rows, which every box follows; in
  * rows that are read only by queries; or in counters. Any thread.
  */
 import { AUDIT_OUTBOX } from '../../domain/audit-rows.ts';
@@ -26,7 +26,7 @@ import type { RunTables } from './runs-commit.ts';
 /** Tables of a run's rows that every box follows. */
 const FOLLOWED = [RUNS, RUN_STARTS, RUN_LISTS, RUN_OUTCOMES, RUNS_BY_EXPERIMENT, RUN_DELETIONS, AUDIT_OUTBOX];
 
-/** The tables of runs that are not among the common rows. */
+/** The tables of runs that are not among the shared rows. */
 export const RUN_TABLES: RunTables = {
   queried: new Set([
     JOURNAL,
@@ -62,7 +62,7 @@ export function historyOf(key: Buffer): { kind: string; actor: Buffer } {
   return { kind: kindOf(key), actor: actorOf(key) };
 }
 
-/** Whether a common row is in `runs.mdb` on a box that does not share rows. Otherwise it is in `main.mdb`. */
+/** Whether a box that does not share rows has this row in `runs.mdb`. Otherwise it is in `main.mdb`. */
 export function isRunRow(table: string, key: Buffer): boolean {
   return isListings(table) ? isListing(key) : FOLLOWED_TABLES.has(table);
 }

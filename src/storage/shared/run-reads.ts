@@ -1,5 +1,5 @@
 /**
- * Implements the reads of runs and of usage (../ports/run-reads.ts) with queries of the common database, on a box that
+ * Implements the reads of runs and of usage (../ports/run-reads.ts) with queries of the shared database, on a box that
  * shares its runs. Any thread.
  */
 import { GATHERED_STEPS, readSteps, type StoredStep } from '../../domain/gathered-steps.ts';
@@ -22,7 +22,7 @@ import type { Row } from '../tables.ts';
 import type { RunsSession } from './runs-truth.ts';
 import { TruthUnavailableError } from './truth.ts';
 
-/** The methods that are used here to query the common database. */
+/** The methods that are used here to query the shared database. */
 interface RunQueries extends Pick<RunsSession, 'readRows' | 'readRange' | 'sumCounts'> {
   close(): Promise<void>;
 }

@@ -1,5 +1,5 @@
 /**
- * Connects a thread to the common runs through the store thread of its box, which queries the database
+ * Connects a thread to the shared runs through the store thread of its box, which queries the database
  * (runs-sender.ts), and reports which actors other boxes have taken. Any thread.
  */
 import type { HeldActor, LostActor, RunsStore } from './runs-store.ts';

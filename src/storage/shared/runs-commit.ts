@@ -1,4 +1,4 @@
-/** Builds an actor's commit to the common runs from the changes of its journal. Any thread. */
+/** Builds an actor's commit to the shared runs from the changes of its journal. Any thread. */
 import type { Change } from '../lmdb/changes.ts';
 import type { ActorCommit, Count, RowPhase, RowRemoval } from './runs-truth.ts';
 import type { StoredRow } from './truth.ts';

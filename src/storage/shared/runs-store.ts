@@ -1,5 +1,5 @@
 /**
- * The interface to the common runs (runs-truth.ts) for the threads of a box. On the store thread, RunsSender implements
+ * The interface to the shared runs (runs-truth.ts) for the threads of a box. On the store thread, RunsSender implements
  * it (runs-sender.ts), on other threads RunsClient (runs-client.ts). Any thread.
  */
 import type { ActorCommit, RunsSession } from './runs-truth.ts';
@@ -30,7 +30,7 @@ export interface RunsStore extends Pick<RunsSession, 'readRows' | 'readRange' | 
   take(actor: Buffer): Promise<HeldActor>;
   /**
    * Stores the commits, each completely or not at all.
-   * @returns which of them (from 0) are of a former term: nothing of these was stored. Once the view shows the rows
+   * @returns which of them (from 0) have a former term: nothing of these was stored. Once the view shows the rows
    * that
    *   every box follows
    * @throws TruthUnavailableError: each may or may not be stored; RangeError for one that is too large

@@ -1,6 +1,6 @@
 /**
  * The interface of the database with the runs of several boxes: owners of actors, histories, and rows that are read
- * only by queries. Rows that every box follows are among the common rows (truth.ts). Implementations:
+ * only by queries. Rows that every box follows are among the shared rows (truth.ts). Implementations:
  * ../postgres/runs.ts and, for tests, ../memory/runs.ts. Types; any thread.
  * An actor has one owner, a box. Each take-over gives the actor a greater number, the term. Commits contain the term,
  * and a commit of a former term has no effect. So safety does not depend on clocks.
@@ -8,7 +8,7 @@
 import type { ReadRange, StoredRow, TruthRefusedError } from './truth.ts';
 
 /**
- * Table of common rows that say which actors have changed their box: the key is the actor, then the new term in 48
+ * Table of shared rows that say which actors have changed their box: the key is the actor, then the new term in 48
  * bits. The rows have no values, so views do not store them. A box that follows up to their position knows which actors
  * it has lost.
  */
@@ -46,16 +46,16 @@ export interface ActorCommit {
 }
 
 export interface RunsOutcome {
-  /** Which of the commits (from 0) are of a former term: nothing of them was stored. */
+  /** Which of the commits (from 0) have a former term: nothing of them was stored. */
   lost: readonly number[];
-  /** Position of the common rows; null: there were none. */
+  /** Position of the shared rows; null: there were none. */
   position: number | null;
 }
 
 /** An actor that this box owns from now on. */
 export interface TakenActor {
   term: number;
-  /** Position of the common rows that reports the take-over; null: no other box owned the actor. */
+  /** Position of the shared rows that reports the take-over; null: no other box owned the actor. */
   position: number | null;
   /** Its rows of `snapshots` and of `journal`, in the order of their keys. */
   rows: StoredRow[];

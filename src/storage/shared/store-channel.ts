@@ -104,7 +104,7 @@ export class StoreChannel {
 
   async #begin(): Promise<MessagePort> {
     const { thread } = this.#state;
-    if (thread === null) throw new TruthUnavailableError('the thread of the store is starting again');
+    if (thread === null) throw new TruthUnavailableError('the store thread is restarting');
     const { port1: port, port2 } = new MessageChannel();
     port.on('message', (message: StoreAnswer | StoreTold) => this.#take(port, message));
     port.on('close', () => this.#end());
@@ -119,7 +119,7 @@ export class StoreChannel {
       await postMessageToThread(thread, greeting, [port2], CONNECT_MS);
     } catch (cause) {
       port.close();
-      throw new TruthUnavailableError('the thread of the store does not answer', { cause });
+      throw new TruthUnavailableError('the store thread does not answer', { cause });
     }
     this.#open = { port, thread };
     return port;
@@ -142,7 +142,7 @@ export class StoreChannel {
     this.#port = null;
     this.#open = null;
     this.#hasEnded = true;
-    const lost = new TruthUnavailableError('the thread of the store has ended');
+    const lost = new TruthUnavailableError('the store thread has ended');
     for (const { reject } of this.#waiting.values()) reject(lost);
     this.#waiting.clear();
     if (this.#isClosed || this.#listener === null) return;

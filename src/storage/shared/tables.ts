@@ -56,7 +56,7 @@ export class SharedTables implements Tables {
   /** @returns null for a conflict */
   async #attempt<Value>(work: (transaction: TableTransaction) => Value): Promise<{ value: Value } | null> {
     const { value, base, history, reads, writes } = this.#view.attempt(work);
-    // All reads were of one position, so a transaction without writes needs no check.
+    // All reads saw the same position, so a transaction without writes needs no check.
     if (writes.length === 0) return { value };
     return (await this.#committer.commit({ base, history, reads, writes })) === null ? null : { value };
   }

@@ -1,5 +1,5 @@
 /**
- * The interface of the database with the common rows of several boxes (the *truth*). Each box reads from a view of
+ * The interface of the database with the shared rows of several boxes (the *truth*). Each box reads from a view of
  * these rows (view.ts). Implementations: ../postgres/truth.ts and, for tests, ../memory/truth.ts. Types; any thread.
  * The database numbers its commits: a position is the number of the last commit. Commits are totally ordered, and a
  * position is visible only after all lower ones.
@@ -33,7 +33,7 @@ export interface Proposal {
   writes: readonly StoredRow[];
 }
 
-/** Position of the commit; null: a conflict, and nothing was written. */
+/** Position of the commit; null: there was a conflict, and nothing was written. */
 export type Verdict = number | null;
 
 /** Identifies a state of the database. With it, a view recognizes whether it is a view of this history. */

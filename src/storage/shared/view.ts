@@ -1,5 +1,5 @@
 /**
- * One box's copy of the common rows (truth.ts), from which it reads. A view shows one position. It can be deleted and
+ * One box's copy of the shared rows (truth.ts), from which it reads. A view shows one position. It can be deleted and
  * loaded again. Implementation: ../lmdb/view.ts. Any thread.
  */
 import type { JournalWrite, StoredActor } from '../../runtime/journal.ts';

@@ -58,7 +58,7 @@ export function listNames(db: string): string[] {
   }
 }
 
-/** Removes segments, and makes the removal survive a power failure. @throws Error of the file system */
+/** Removes segments, and makes the removal survive a power failure. @throws a file system error */
 export function removeSegments(db: string, files: readonly SegmentFile[]): void {
   if (files.length === 0) return;
   for (const { path } of files) {

@@ -57,7 +57,7 @@ interface MergeOptions {
  * Merges neighbours, in pieces. An abandoned merge leaves a `.part` file, unless the caller returns from the
  * generator.
  * @param sources neighbours in the order of ids
- * @throws SegmentDamage; Error of the file system
+ * @throws SegmentDamage; a file system error
  */
 export function* mergeSegments(
   sources: readonly SegmentReader[],

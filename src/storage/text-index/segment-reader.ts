@@ -52,7 +52,7 @@ export class SegmentReader {
   readonly #codec: BlockCodec;
   readonly #cache: BlockCache;
 
-  /** @throws SegmentDamage; Error of the file system */
+  /** @throws SegmentDamage; a file system error */
   static open(path: string, key: DataKey | null, cache: BlockCache): SegmentReader {
     const file = openSync(path, 'r');
     try {

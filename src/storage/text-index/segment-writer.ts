@@ -57,7 +57,7 @@ export class SegmentWriter {
   #postings = 0;
   #runs: number[] = [];
 
-  /** @throws Error of the file system */
+  /** @throws a file system error */
   constructor(options: WriterOptions) {
     this.#options = options;
     this.#codec = new BlockCodec(options.key, options.level);
@@ -102,7 +102,7 @@ export class SegmentWriter {
     if (this.#runs.length === RUN_BLOCK) this.#closeRuns();
   }
 
-  /** Completes the segment and renames it to its path. @throws Error of the file system */
+  /** Completes the segment and renames it to its path. @throws a file system error */
   finish(isSynced = false): SegmentContents {
     this.#closeWords();
     if (this.#runs.length > 0) this.#closeRuns();

@@ -147,7 +147,7 @@ export class TextIndex {
 
   /**
    * Opens the index. Segments that are damaged, or belong to another key or other captures, are removed.
-   * @throws Error of the file system
+   * @throws a file system error
    */
   constructor(db: string, dataKey: Uint8Array | null, sources: TextSources) {
     this.#db = db;
@@ -193,7 +193,7 @@ export class TextIndex {
 
   /**
    * Removes segments whose capture file was removed or replaced.
-   * @throws Error of the file system
+   * @throws a file system error
    */
   reconcile(): void {
     this.#stopWriting();
@@ -222,7 +222,7 @@ export class TextIndex {
    * @param runIds of the erased exchanges
    * @param isPartial some of these runs have other exchanges. Those repeat messages that the index stores under erased
    *   exchanges, so the segments are rebuilt
-   * @throws Error of the file system
+   * @throws a file system error
    */
   *erase(
     erased: ReadonlySet<number>,
@@ -281,7 +281,7 @@ export class TextIndex {
    * Works for about this long.
    * @param isIdle no other work waits, so collected exchanges are written immediately
    * @returns the number of steps; 0 if nothing is left to do
-   * @throws Error of the file system
+   * @throws a file system error
    */
   tidySome(budgetMs: number, isIdle: boolean): number {
     if (this.#isErasing) return 0;
@@ -295,7 +295,7 @@ export class TextIndex {
     return done;
   }
 
-  /** Writes accepted exchanges, for about this long. @throws Error of the file system */
+  /** Writes accepted exchanges, for about this long. @throws a file system error */
   flush(budgetMs: number): void {
     if (this.#isErasing) return;
     const until = performance.now() + budgetMs;

@@ -1,4 +1,4 @@
-/** The reference of common runs. Test thread. */
+/** The reference of shared runs. Test thread. */
 import { expect, it } from 'vitest';
 import { MemoryRuns } from '../../../src/storage/memory/runs.ts';
 import { MemoryTruth } from '../../../src/storage/memory/truth.ts';

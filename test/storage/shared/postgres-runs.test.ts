@@ -1,4 +1,4 @@
-/** Common runs on a real PostgreSQL server: the suite, the migration from version 1, plans, sizes and rights. Test thread. */
+/** Shared runs on a real PostgreSQL server: the suite, the migration from version 1, plans, sizes and rights. Test thread. */
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import { Client } from 'pg';

@@ -197,7 +197,7 @@ export async function judgeRuns(
     if (count !== ids.length) wrong.push(`${run}: ${ids.length} steps, and a total of ${count}`);
     const row = common.get<number>('runs', [run]) ?? 0;
     const last = ids.length - (ids.length % COMMON_STEPS);
-    if (row !== last) wrong.push(`${run}: the common row is of step ${row}, not of ${last}`);
+    if (row !== last) wrong.push(`${run}: the shared row is of step ${row}, not of ${last}`);
   }
   for (const entry of told) {
     if (entry.op !== 'step' || entry.place === null) continue;

@@ -1,4 +1,4 @@
-/** The journal of common runs over a database in memory: its suite, boxes that take actors from each other, and its rows. Test thread. */
+/** The journal of shared runs over a database in memory: its suite, boxes that take actors from each other, and its rows. Test thread. */
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
@@ -20,7 +20,7 @@ function makeTruths(trouble: () => MemoryTrouble = () => null, isHeld: () => boo
   return { truth, runs: new MemoryRuns(truth, isHeld) };
 }
 
-describeJournal('common runs', () => {
+describeJournal('shared runs', () => {
   const truths = makeTruths();
   const path = join(makeFolder(), 'shared.mdb');
   return async () => loadFirst(await RunsBox.open(path, truths));

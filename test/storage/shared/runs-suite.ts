@@ -1,4 +1,4 @@
-/** What every database of common runs must do. Test thread. */
+/** What every database of shared runs must do. Test thread. */
 import { randomUUID } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import {

@@ -27,7 +27,7 @@ export class SharedBox {
     }
   }
 
-  /** For the suite of tables: its tables and its journal are of one box, which ends with the tables. */
+  /** For the tables suite: its tables and journal use the same box, which is closed with the tables. */
   static prepareTables(path: string, truth: Truth): OpenTables {
     let box: SharedBox;
     return {
