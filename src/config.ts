@@ -56,7 +56,7 @@ export interface Config extends ServiceConfig, TeachingConfig, EnginesConfig {
   /** Who may read what is captured, besides the terminal's link and the static keys. */
   readonly operators: OperatorsConfig;
   readonly billing: BillingConfig;
-  /** A model that writes patterns; null: the extracted words stay. */
+  /** A model that writes patterns; null: none is set, and patterns keep the extracted words. */
   readonly distill_model: DistillModelConfig | null;
   readonly embedding: EmbeddingConfig;
   readonly gateway: GatewayConfig;

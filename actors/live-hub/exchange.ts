@@ -1,6 +1,6 @@
 /**
  * The live stream that several boxes share: writes events from the hubs of this box to the database, and reads what all
- * boxes have stored for the organizations that have readers here. Runs on the store thread of the box; any thread may
+ * boxes have stored for the organizations that have readers here. Runs on the box's store thread; any thread may
  * send it requests.
  *
  * An organization with readers here has a feed: its latest events in a ring, which is filled from the database only. So

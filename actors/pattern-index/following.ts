@@ -28,7 +28,7 @@ const READ_ROWS = 200;
 export interface ChangedPattern {
   /** [tier, org_id, project_id, pattern_id] */
   key: RowKey;
-  /** The embedder of the changed vector, by its name in the keys; null: the pattern itself. */
+  /** The embedder of the changed vector, by its name in the keys; null: the row is the pattern itself. */
   embedder: string | null;
 }
 

@@ -1,7 +1,7 @@
 /**
  * Divides the rates of keys among boxes that share a database: reports how many requests of a key arrive here, and uses
  * the part of the rate that this box is given (src/domain/rate-division.ts has the rules). Keys with far fewer requests
- * than the limit are not followed; their rates are divided equally. Runs on the store thread of the box. Any thread.
+ * than the limit are not followed; their rates are divided equally. Runs on the box's store thread.
  */
 import {
   divideRate,

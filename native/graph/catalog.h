@@ -66,7 +66,7 @@ class Registry {
   }
 
  private:
-  /** Opens the gate when it is destroyed, also after an exception. */
+  /** Opens the gate when it is destroyed, even after an exception. */
   class Opening {
    public:
     explicit Opening(Gate* gate) : gate_(gate) {}

@@ -26,7 +26,7 @@ namespace {
 constexpr size_t kMarkAt = 2;
 constexpr uint8_t kMark = 1;
 
-/** Maximum number of levels of a point. hnswlib assigns far fewer, even to the largest index that is allowed. */
+/** Maximum number of levels of a point. hnswlib assigns far fewer, even in the largest allowed index. */
 constexpr size_t kFloorsMax = 64;
 /**
  * Minimum capacity of a graph that was read. Its capacity is twice the number of its points, but never more than the
@@ -129,7 +129,7 @@ class GraphReader {
     const uint64_t label_at = row_at + RowSpace(dimensions).get_data_size();
     const uint64_t point_bytes = label_at + sizeof(hnswlib::labeltype);
     if (head.row_at != row_at || head.label_at != label_at || head.point_bytes != point_bytes) {
-      throw std::runtime_error("the graph is of other vectors");
+      throw std::runtime_error("the graph was made from other vectors");
     }
     if (head.count > left_ / point_bytes) Refuse();
     const size_t capacity = std::min<size_t>(head.capacity, std::max<size_t>(kRoomMin, 2 * head.count));

@@ -163,7 +163,7 @@ class SharedIndex {
     const size_t place = size();
     if (id > kIdMax || PlaceOf(id) != kNone || place >> block_bits_ >= blocks_.size() ||
         (place & Mask()) >= blocks_[place >> block_bits_].vectors) {
-      throw std::runtime_error("there is no room for such an id");
+      throw std::runtime_error("the index has no room for this id");
     }
     if (id >= places_.size()) places_.resize(id + 1, kNone);
     places_[id] = static_cast<uint32_t>(place);
@@ -233,7 +233,7 @@ class SharedIndex {
   /** @param name empty: the vector gets no label */
   void Describe(uint32_t id, const std::string& name, const std::u16string& kind, const std::u16string& family) {
     CheckChanging();
-    if (id > kIdMax) throw std::runtime_error("there is no room for such an id");
+    if (id > kIdMax) throw std::runtime_error("the index has no room for this id");
     if (name.find('\0') != std::string::npos) throw std::runtime_error("a name without zeros is expected");
     if (id >= labels_.size()) labels_.resize(id + 1);
     Label& label = labels_[id];

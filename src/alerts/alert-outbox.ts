@@ -96,7 +96,7 @@ export class AlertOutbox {
     return this.#parts.accounts.alerts.listOutbox().length;
   }
 
-  /** Tries once to send every message that is due. @throws Error of the store */
+  /** Tries once to send every message that is due. @throws a store error */
   async deliverDue(): Promise<void> {
     const nowMs = this.#clock.wallMs();
     const due = this.#parts.accounts.alerts.listOutbox().filter((delivery) => isDue(delivery, nowMs));

@@ -63,7 +63,7 @@ export class AlertWatch {
 
   /**
    * Checks every alert once.
-   * @throws Error of the store
+   * @throws a store error
    */
   async look(): Promise<void> {
     const { accounts, org_id, measures } = this.#parts;

@@ -30,7 +30,7 @@ export class BoxDuty {
   }
 
   /**
-   * Takes the duty if no other box has it, or keeps it. Rejects with an Error of the store; then
+   * Takes the duty if no other box has it, or keeps it. Rejects with a store error; then
    * this box is not on duty.
    */
   async renew(): Promise<boolean> {
@@ -44,7 +44,7 @@ export class BoxDuty {
   }
 
   /**
-   * Releases the duty, so that another box can take it at once. Rejects with an Error of the store.
+   * Releases the duty, so that another box can take it at once. Rejects with a store error.
    */
   async end(): Promise<void> {
     if (!this.#isOn) return;

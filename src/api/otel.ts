@@ -188,7 +188,7 @@ class Intake {
   }
 
   /**
-   * @returns true, also when a concurrent request started the run first. Throws a CatalogueError for a run
+   * @returns true, even when a concurrent request started the run first. Throws a CatalogueError for a run
    *   that cannot be started
    */
   async #start(tenant: Tenant, run: ToldRun): Promise<true> {

@@ -30,7 +30,7 @@ export function traceHandlers(services: {
   const { traces } = services.stores.accounts;
   const patternMakers = new PatternMakerClient(services.asker, traces);
   /**
-   * @throws CatalogueError `not_found`, also for a trace of a deleted project
+   * @throws CatalogueError `not_found`, including for a trace of a deleted project
    */
   const find = ({ org_id, project_id }: Tenant, trace_id: string): TraceRow => {
     const row = traces.find(org_id, project_id, trace_id);

@@ -8,10 +8,10 @@ import type { PaymentProcessor, WebhookVerifier } from './processor.ts';
 /** What the configuration says about billing; null: not set. */
 interface BillingChoice {
   secret_key: string | null;
-  /** Address of the processor's API; null: the default. */
+  /** Address of the processor's API; null: not set, and the default is used. */
   api_base: string | null;
   webhook_secret: string | null;
-  /** Secret of thin events; null: the same secret. */
+  /** Secret of thin events; null: not set, and `webhook_secret` is used. */
   webhook_thin_secret: string | null;
 }
 

@@ -194,7 +194,7 @@ function readEvent(text: string): ProcessorEvent | null {
       id: isId(related?.id) ? related.id : '',
       type: isId(related?.type) ? related.type : '',
     };
-    // `v1.` marks an event whose object is of the API's first version; the rest is the name it always had.
+    // `v1.` marks an event whose object has the form of the API's version 1; the rest is the name it always had.
     return { id: fields.id, type: fields.type.replace(/^v1\./, ''), created_s, object };
   }
   const object = objectOf(objectOf(fields.data)?.object);

@@ -49,7 +49,7 @@ export const DISTILL_FLAGS_HELP = `  --db FILE            capture database; defa
   --json               the report as JSON`;
 
 export interface DistillFlags {
-  /** An absolute path; null: the configured database. */
+  /** An absolute path; null: the flag is absent, and the configured database is read. */
   db: string | null;
   /** An absolute path; '': a model is only tried. */
   out: string;

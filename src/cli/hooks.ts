@@ -97,7 +97,7 @@ async function install(client: ClientName, file: string, command: string | null,
   }
   if (!replaceFile(file, found, merged)) {
     io.err(
-      `understudy: ${shown} was not changed, because another program changed it meanwhile. Run the command again\n`,
+      `understudy: ${shown} was left as it is: another program changed it in the meantime. Run the command again\n`,
     );
     return EXIT.failed;
   }
@@ -116,7 +116,7 @@ interface FoundSettings {
 /** Maximum size of a settings file, larger than any real one. */
 const FILE_BYTES_MAX = 16 << 20;
 
-/** @throws SettingsFault for anything but a text file, and for a dangling link; Error of the file system */
+/** @throws SettingsFault for anything but a text file, and for a dangling link; a file system error */
 function readSettings(file: string): FoundSettings {
   if (lstatSync(file, { throwIfNoEntry: false }) === undefined) return { text: null, stat: null };
   let descriptor: number;

@@ -34,7 +34,7 @@ export function readMoveNote(dataDir: string): MoveNote | null {
   }
 }
 
-/** Writes the note, which is on the disk when this returns. @throws Error of the file system */
+/** Writes the note, which is on the disk when this returns. @throws a file system error */
 export function writeMoveNote(dataDir: string, written: MoveNote): void {
   const path = notePath(dataDir);
   writeFileSync(`${path}.partial`, JSON.stringify(written));

@@ -1,6 +1,6 @@
 /**
  * One run's events for the service, in order: `run_start`, its steps, `run_finish`. Marks are sent
- * as soon as no step waits, also after the end. The run adds events to its lane, and the sender
+ * as soon as no step waits, even after the end. The run adds events to its lane, and the sender
  * takes them out. Any thread.
  */
 import { RingQueue } from '../std/ring-queue.ts';

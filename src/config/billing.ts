@@ -7,9 +7,9 @@ export interface BillingConfig {
   /** Secrets, null when unset: never print. */
   readonly secret_key: string | null;
   readonly webhook_secret: string | null;
-  /** null: the same as `webhook_secret`. */
+  /** null: not set; `webhook_secret` also applies to thin events. */
   readonly webhook_thin_secret: string | null;
-  /** null: the processor's own. */
+  /** null: not set; the processor's own address is used. */
   readonly api_base: string | null;
   /** Interventions per month by plan; null: no cap. */
   readonly plan_caps: PlanCaps;

@@ -130,7 +130,7 @@ const sealAfter = z
   .transform((text, context): number => {
     const [, digits = '', unit = ''] = /^([1-9]\d{0,3})(m|h|d)$/.exec(text) ?? [];
     if (unit in SEAL_UNITS) return Number(digits) * SEAL_UNITS[unit as keyof typeof SEAL_UNITS];
-    context.addIssue('not such a time');
+    context.addIssue('not a time in this form');
     return z.NEVER;
   })
   .describe('allowed is a time from a minute on, such as 15m, 1h or 1d');

@@ -18,7 +18,7 @@ export interface DistillModelConfig {
 }
 
 export interface EmbeddingConfig {
-  /** Folder of an ONNX export, absolute; null: the model that ships. */
+  /** Folder of an ONNX export, absolute; null: not set, and the model that ships is used. */
   readonly model_dir: string | null;
   /** An OpenAI-compatible service instead of the model; null: none. */
   readonly remote: {

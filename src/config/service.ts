@@ -60,7 +60,7 @@ export interface ServiceConfig {
   readonly cores: number;
   readonly actor_threads: number;
   readonly server_threads: number;
-  /** Threads of the embedding pool; they start with the first text. */
+  /** Threads of the embedding pool; they are started when the first text arrives. */
   readonly compute_threads: number;
   /** Maximum for both ports together. */
   readonly connections: {

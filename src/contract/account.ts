@@ -10,7 +10,7 @@ import { invitationOut, orgOut } from './organizations.ts';
 const DISPLAY_NAME_CHARACTERS = 200;
 
 /**
- * Every field is always sent, except those that document 1 lets be missing. The same holds for the other
+ * Every field is always sent, unless document 1 allows it to be absent. The same holds for the other
  * records.
  */
 export const userOut = z

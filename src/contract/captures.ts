@@ -259,7 +259,9 @@ const capturedRunPage = z
     being_indexed: beingIndexed,
     gathered: gatheredCaptures
       .nullable()
-      .describe('The gateways whose captures these are (`CAPTURE_READ_URL`); null: they are of this machine'),
+      .describe(
+        'The gateways whose captures these are (`CAPTURE_READ_URL`); null: the captures were made on this machine',
+      ),
   })
   .meta({ id: 'CapturedRunPage' });
 

@@ -46,7 +46,7 @@ export const textHitPage = z
     runs: z
       .int()
       .describe(
-        'Number of runs that contain all words of the search; the words of a phrase may be apart in them',
+        'Number of runs that contain all words of the search; a phrase counts here as separate words, which need not be adjacent',
       ),
     searched: searchedExchanges,
   })

@@ -254,7 +254,8 @@ const PLACES: Readonly<Record<string, string>> = {
   'ValidationError.ctx': 'Bounds and other values in the message',
   'WebhookReceived.received': 'Always true',
   'WebhookReceived.handled': 'Whether events of this kind change anything here',
-  'WebhookReceived.duplicate': 'Whether it was received before; it counts once',
+  'WebhookReceived.duplicate':
+    'Whether this event was received before; a repeated event has no further effect',
   'create_checkout_session.lookup_key': 'Lookup key of the payment processor’s price',
   'list_api_keys.project_id': 'Only keys of this project',
   'list_findings.file_path': 'Only findings about this file; empty: any',
@@ -323,7 +324,7 @@ export const HEADER_WORDS: Readonly<
 /** Descriptions of operations for which one line is not enough. */
 const OPERATIONS: Readonly<Record<string, string>> = {
   startRun:
-    'Call it before the first step. A repeated start gets the same answer, so repeat it if the answer was lost. A different start with the same `run_id` is a 409.',
+    'Call it before the first step. A repeated start gets the same answer, so repeat it if the answer was lost. A different start with the same `run_id` gets 409.',
   logStep:
     'Call it after each step of the agent. Steps may come late and in any order. A repeated `step_index` gets the same answer, whatever the rest of the body contains. If `alarm` is true, call `POST /v1/monitors/evaluate` with the `run_id`.',
   evaluate:
@@ -338,9 +339,9 @@ const OPERATIONS: Readonly<Record<string, string>> = {
     'For `OTEL_EXPORTER_OTLP_ENDPOINT=…/otel` with `OTEL_EXPORTER_OTLP_HEADERS=Authorization=Bearer KEY`. The session or conversation that a span names determines the run, or else its trace. A repeated span counts once, and so does a tool call that arrives both as a span and as an event.',
   otel_export_metrics:
     'For agents that send metrics to the same `OTEL_EXPORTER_OTLP_ENDPOINT`, which would otherwise log an error every minute. Set `OTEL_METRICS_EXPORTER=none` to stop sending them.',
-  otel_export_logs: 'As `otel_export_traces`, for the events that coding agents send as log records.',
+  otel_export_logs: 'Like `otel_export_traces`, but for the events that coding agents send as log records.',
   billing_webhook:
-    'For the payment processor. The raw body is signed: header `Stripe-Signature: t=<seconds since 1970>,v1=<hex>`, where `v1` is HMAC-SHA256 over `<t>.<body>` with the endpoint’s secret (`STRIPE_WEBHOOK_SECRET`). An invalid signature, or one older than five minutes, is a 400, and the body is not read. A repeated event counts once.',
+    'For the payment processor. The raw body is signed: header `Stripe-Signature: t=<seconds since 1970>,v1=<hex>`, where `v1` is HMAC-SHA256 over `<t>.<body>` with the endpoint’s secret (`STRIPE_WEBHOOK_SECRET`). An invalid signature, or one older than five minutes, gets 400, and the body is not read. A repeated event counts once.',
   billing_webhook_thin:
     'Like `billing_webhook`, but for thin events, which name their object without containing it. They are signed in the same way with another secret. The object is fetched from the processor once, however many copies of the event arrive.',
 };

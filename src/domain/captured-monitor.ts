@@ -39,7 +39,7 @@ export interface FiredNearEnd {
 export interface JudgedStep {
   /** The exchange whose answer it is. */
   exchange_id: number;
-  /** null: an answer without a call. */
+  /** null: the step is an answer without a call. */
   call_id: string | null;
   /** The tool's name; `respond` for an answer without a call. */
   action: string;
@@ -51,7 +51,7 @@ export interface JudgedStep {
 
 /** A call that waits for its result. */
 interface WaitingStep {
-  /** null: an answer without a call, which waits for no result. */
+  /** null: the step is an answer without a call, and waits for no result. */
   call_id: string | null;
   exchange_id: number;
   step: Omit<MonitorStep, 'step_index'>;

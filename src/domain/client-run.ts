@@ -15,7 +15,7 @@ export interface ClientRun {
   session_id: string;
   /** The parent run; null for the session's own run. */
   parent_run_id: string | null;
-  /** null: the session's own run. */
+  /** null: this is the session's own run, not a child. */
   kind: ChildKind | null;
   /** Whether it is a coding agent that offers tools to its model in every call of its work. */
   always_offers_tools: boolean;

@@ -55,7 +55,7 @@ function readAnthropic(headers: Headers): LimitReading[] {
   });
 }
 
-/** Windows of subscriptions, such as `5h` and `7d`, also for one family of models (`7d_opus`). */
+/** Windows of subscriptions, such as `5h` and `7d`, including those for one family of models (`7d_opus`). */
 const UNIFIED = /^anthropic-ratelimit-unified-((\d+)([hd])(?:[_-]\w+)?)-utilization$/;
 
 function readUnified(headers: Headers): LimitReading[] {

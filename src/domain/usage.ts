@@ -90,7 +90,7 @@ export function usageKey(
 
 const DAY_MS = 24 * 3_600_000;
 
-/** The UTC day, such as `2026-11-21`. The last one is cached, because most counted events are of the same day. */
+/** The UTC day, such as `2026-11-21`. The last one is cached, because most counted events belong to the same day. */
 function dayOf(atMs: number): string {
   if (!(atMs >= lastDay.from_ms && atMs < lastDay.from_ms + DAY_MS)) {
     const text = new Date(atMs).toISOString().slice(0, 10);

@@ -31,7 +31,7 @@ export class RunJournal {
   #lines: string[];
 
   /**
-   * @throws Error of the file system if the folder cannot be created
+   * @throws a file system error if the folder cannot be created
    */
   constructor(run_id: string, folder = journalFolder()) {
     makeFolder(folder, 0o700);

@@ -44,7 +44,7 @@ const foundRun = z.object({
   feedback_score: z.number().nullable(),
 });
 
-const cursor = z.string().nullable().describe('Pass it to go on; null: that is all');
+const cursor = z.string().nullable().describe('Pass it to get the next page; null: this is the last page');
 
 export function searchRuns(call: CallApi): Tool {
   const input = z.object({

@@ -1,5 +1,5 @@
 /**
- * Spans and log records of OTLP, reduced to what this service reads, and the errors of a request. Times are
+ * Spans and log records of OTLP, reduced to what this service reads, and request errors. Times are
  * milliseconds since the epoch; ids are hexadecimal, '' when absent. Data and small rules; any thread.
  */
 

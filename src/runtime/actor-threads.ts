@@ -116,7 +116,7 @@ export class ActorThreads {
   }
 
   /**
-   * Links a host on a server thread with all clients and all other hosts, also with those that are added later. Call it
+   * Links a host on a server thread with all clients and all other hosts, including those that are added later. Call it
    * again after a restart of the host.
    */
   addHost(index: number, host: OuterHost): void {

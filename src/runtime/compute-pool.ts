@@ -24,7 +24,7 @@ interface ComputePoolOptions {
   call_deadline_ms: number;
 }
 
-/** The input of a thread of the pool. */
+/** The input of a pool thread. */
 export interface ComputeCall {
   task: string;
   input: unknown;
@@ -59,8 +59,8 @@ export class ComputePool {
   }
 
   /**
-   * Runs a task on a thread of the pool.
-   * @throws Error of the task; or that the queue is full, the thread died, or the call took too long
+   * Runs a task on a pool thread.
+   * @throws the task's error; or that the queue is full, the thread died, or the call took too long
    */
   readonly run: ComputeTask = async (task, input) => {
     if (task === CHANNEL_TASK) return this.#openLine();

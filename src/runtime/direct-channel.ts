@@ -58,7 +58,7 @@ export class DirectChannel {
 
   /**
    * Runs a task on the channel's thread.
-   * @throws Error of the task; or that the thread died, the call took too long, or too many calls are running
+   * @throws the task's error; or that the thread died, the call took too long, or too many calls are running
    */
   readonly run: ComputeTask = async (task, input) => {
     const port = await this.#open();
@@ -97,7 +97,7 @@ export class DirectChannel {
         port.on('message', (answer: ChannelAnswer) => this.#take(port, answer));
         port.on('close', () => {
           forget();
-          this.#failAll('the thread of the pool has ended');
+          this.#failAll('the pool thread has ended');
         });
         port.unref();
       }, forget);

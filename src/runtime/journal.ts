@@ -59,7 +59,7 @@ export interface JournalStore {
   letGo?(kind: string, key: string): void;
   /**
    * Makes commits visible to other threads now, in a store that would make them visible later.
-   * @throws Error of the store
+   * @throws a store error
    */
   settle?(): void;
   /** Waits for the running commit and closes the store. */

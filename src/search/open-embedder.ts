@@ -8,7 +8,7 @@ import { RemoteEmbedder } from './remote-embedder.ts';
 
 /** The configuration of embeddings. */
 export interface EmbeddingChoice {
-  /** Absolute folder of an ONNX export; null: the model that ships. */
+  /** Absolute folder of an ONNX export; null: none, and the model that ships is used. */
   model_dir: string | null;
   /** A remote service instead of the model; null without one. */
   remote: { url: string; key: string; model: string } | null;

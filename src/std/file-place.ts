@@ -1,5 +1,5 @@
 /**
- * Describes errors of the file system with the path that caused them. The system only reports `ENOTDIR` for the whole
+ * Describes file system errors with the path that caused them. The system only reports `ENOTDIR` for the whole
  * path, not the part that is not a folder. Any thread.
  */
 import { accessSync, existsSync, constants as fileConstants, statfsSync, statSync } from 'node:fs';
@@ -9,7 +9,7 @@ import { getSystemErrorMap } from 'node:util';
 
 /**
  * Whether the path exists.
- * @throws Error of the file system if that is unknown: otherwise an existing path could be reported as missing
+ * @throws a file system error if that is unknown: otherwise an existing path could be reported as missing
  */
 export function isThere(path: string): boolean {
   try {

@@ -9,7 +9,7 @@ import { dirname } from 'node:path';
  * Creates a folder and its missing parents.
  * @param mode of the created folders
  * @returns the topmost created folder; undefined if all existed
- * @throws Error of the file system; ENOTDIR if the name belongs to something else
+ * @throws a file system error; ENOTDIR if the name belongs to something else
  */
 export function makeFolder(path: string, mode?: number): string | undefined {
   try {

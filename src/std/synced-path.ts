@@ -4,7 +4,7 @@
 import { closeSync, fsyncSync, openSync } from 'node:fs';
 import { namePlace } from './file-place.ts';
 
-/** Syncs a file, or the names in a folder. @throws Error of the file system, with the path */
+/** Syncs a file, or the names in a folder. @throws a file system error, with the path */
 export function syncPath(path: string): void {
   const file = openSync(path, 'r');
   try {

@@ -45,7 +45,7 @@ const PATTERNS_NAME = 'patterns.jsonl';
 /** The model format that belongs to a manifest of this format. */
 const MODEL_FORMAT: StudentModel['format'] = 'svc_student_model_v2';
 const VERSION_NAME = /^manifest\.v(\d{1,9})\.json$/;
-/** File names that this or earlier versions of this file create, also by interrupted writes. */
+/** File names that this or earlier versions of this file create, including by interrupted writes. */
 const OWN_NAME =
   /^(?:steps-[0-9a-f]{16}\.bin|patterns\.jsonl|orders\.json|names\.json|manifest(?:\.previous|\.v\d{1,9})?\.json)(?:\.[0-9a-f-]{36}\.partial)?$/;
 /** An incomplete file is kept for this long, because another process may still be writing it. */
@@ -299,7 +299,7 @@ export async function serveVersion(directory: string, version: number): Promise<
  * @param manifest null: no version serves
  * @param fetchFile fetches a file that the manifest names and the directory lacks
  * @returns whether another version serves now
- * @throws StudentDirectoryError, also when a file does not match the manifest; errors of `fetchFile`
+ * @throws StudentDirectoryError, including when a file does not match the manifest; errors of `fetchFile`
  */
 export async function adoptStudent(
   directory: string,
@@ -413,7 +413,7 @@ function formatManifest(manifest: StudentManifest): string {
 /**
  * Reads the manifest of the version that serves.
  * @returns null when no version serves
- * @throws StudentDirectoryError, also when the directory is missing
+ * @throws StudentDirectoryError, including when the directory is missing
  */
 export async function findManifest(directory: string): Promise<StudentManifest | null> {
   const manifest = await readManifestAt(join(directory, MANIFEST_NAME));

@@ -139,7 +139,7 @@ export class StudentFollowing {
 
   /**
    * Checks once for changes, and applies them. @returns what has changed in the directory; null: nothing
-   * @throws SharedStudentError, also if nothing is shared yet; StudentDirectoryError; errors of the place
+   * @throws SharedStudentError, including when nothing is shared yet; StudentDirectoryError; errors of the place
    */
   async look(): Promise<'orders' | 'student' | null> {
     const serving = await readServing(this.#place);

@@ -177,7 +177,7 @@ export function reportWatched(kept: DriftCopy | null, orders: Orders): WatchedAg
   return markOrders(watch.report(), orders);
 }
 
-/** Adds an operator's suspensions to a report, also for agents without any comparison. */
+/** Adds an operator's suspensions to a report, including for agents without any comparison. */
 function markOrders(agents: readonly WatchedAgentReport[], orders: Orders): WatchedAgentReport[] {
   const unseen = orders.suspended.flatMap(({ agent }) =>
     agent === null || agents.some((seen) => seen.agent === agent) ? [] : [agent],

@@ -272,7 +272,7 @@ function describeAsking(
     return {
       ...base,
       decision: 'unproven',
-      rule: "no kind of the model's answers is served at such a stage",
+      rule: "the model is not asked, because none of its kinds of answer may be served at this step's stage",
     };
   if (decided.reason === 'too_far' && decided.score !== null)
     return {
@@ -435,7 +435,7 @@ function describeSpecificRemedy(decision: 'covered' | UncoveredReason, ruling: R
       const [newest] = fresh;
       const isNovel = (proposal.doubts?.novelty ?? 0) >= (proposal.doubts?.distance ?? 0);
       if (!isNovel || newest === undefined) return describeRemedy(decision);
-      const what = newest.value === null ? `lack ${newest.place}` : `have such a value at ${newest.place}`;
+      const what = newest.value === null ? `lack ${newest.place}` : `have the same value at ${newest.place}`;
       return `would be served after a round with golden runs that ${what}`;
     }
     default:

@@ -1,6 +1,6 @@
 /**
- * The configured embedder in the command line's own thread. It loads with the first text; if that fails, the command
- * continues without it. Main thread.
+ * The configured embedder, for the command line. It loads with the first text; if that fails, the command
+ * continues without it. Main thread of the command line.
  */
 
 import type { Config } from '../config.ts';

@@ -1,6 +1,6 @@
 /**
  * Entry of an actor thread: the composition root that gives the actors of this thread their adapters. Started by
- * src/runtime/actor-threads.ts. Actor threads.
+ * src/runtime/actor-threads.ts.
  */
 
 import { dirname, join } from 'node:path';

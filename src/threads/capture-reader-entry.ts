@@ -194,8 +194,8 @@ class CaptureLibrary {
    * @returns how long to wait until the next part; null: no work is left
    */
   goOn(): number | null {
-    // The bodies of gathered captures are in the bucket, so they are fetched for runs that a list showed without first
-    // words.
+    // Bodies of gathered captures are in the bucket, and lists do not wait for it. Background work fetches them, so that
+    // later lists can show first words.
     allowFetching(this.#gathering !== null);
     const pause_ms = this.#list.goOn();
     if (pause_ms !== null || !this.#readsAhead) return pause_ms;

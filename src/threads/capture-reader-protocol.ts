@@ -18,7 +18,7 @@ export interface CaptureReaderOptions {
   read_from: GatheringPlace | null;
   /** The key of the files; null: they are not encrypted. */
   data_key: Uint8Array | null;
-  /** null: the shipped table. */
+  /** null: none are configured, and the shipped table is used. */
   prices: Prices | null;
   /** Where verdicts about runs are stored. */
   databases: DatabasePaths;

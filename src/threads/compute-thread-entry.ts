@@ -16,7 +16,7 @@ import {
 import { MergedRuns } from '../search/merged-runs.ts';
 import { OnnxModel } from '../search/onnx-model.ts';
 
-/** What the main thread passes to every thread of the pool. */
+/** What the main thread passes to every pool thread. */
 interface ComputeOptions {
   /** Folder of the ONNX model, absolute. */
   model_dir: string;

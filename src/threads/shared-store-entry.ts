@@ -1,7 +1,7 @@
 /**
  * Entry of the store thread, which runs when several boxes share a PostgreSQL database: it holds the connection, sends
  * the commits of all threads of the box, and updates the view with the commits of other boxes. Only this thread loads
- * the driver. It is a separate thread; any thread may send it commits.
+ * the driver. Runs on its own thread, to which any thread may send commits.
  */
 import type { MessagePort } from 'node:worker_threads';
 import { LIVE_RING } from '../../actors/live-hub/behaviour.ts';

@@ -1,8 +1,7 @@
 /**
  * Entry of the thread that shares the student through a bucket or folder: copies the student from
- * the directory to the shared place, or from the shared place to the directory. It has its own
- * thread, because the S3 client and the student's files would delay traffic. A pool thread of the
- * service.
+ * the directory to the shared place, or from the shared place to the directory. Runs on its own
+ * thread, because the S3 client and the student's files would delay traffic.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { createLog, type Log } from '../log.ts';

@@ -24,7 +24,7 @@ const ENTRIES = {
 type Thread = keyof typeof ENTRIES;
 
 /** The words for threads. Every header contains one of them. */
-const WORDS: Readonly<Record<Thread | 'any' | 'outside', RegExp>> = {
+const WORDS: Readonly<Record<Thread | 'any' | 'other' | 'outside', RegExp>> = {
   // Pure code runs on any thread that calls it.
   any: /\b(any thread|wherever actors run|pure|data|types)\b/i,
   server: /\b(server threads?|main thread|main and server threads)\b/i,
@@ -33,8 +33,10 @@ const WORDS: Readonly<Record<Thread | 'any' | 'outside', RegExp>> = {
   student: /\bstudent['’]s thread\b/i,
   proxy: /\bproxy thread\b/i,
   capture: /\bcapture (process|reader)\b/i,
+  // Threads that the entries above start.
+  other: /\b(its own thread|store thread|bucket thread)\b/i,
   // Not of the running service.
-  outside: /\b(command line|round['’]s own thread|browser|development|demo|pool thread)\b/i,
+  outside: /\b(command line|round['’]s own thread|browser|development|demo)\b/i,
 };
 
 /**

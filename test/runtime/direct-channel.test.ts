@@ -1,4 +1,4 @@
-/** A direct channel to a thread of the pool, with real threads: answers, failures, and threads that die or hang. */
+/** A direct channel to a pool thread, with real threads: answers, failures, and threads that die or hang. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { ComputePool, openCompute } from '../../src/runtime/compute-pool.ts';
 import { CHANNEL_TASK, DirectChannel } from '../../src/runtime/direct-channel.ts';
@@ -66,7 +66,7 @@ describe('a direct channel', () => {
     for (let round = 0; round < 3; round++) {
       const other = channel.run('wait', null);
       const dying = channel.run('die', null);
-      await expect(Promise.all([other, dying])).rejects.toThrow('the thread of the pool has ended');
+      await expect(Promise.all([other, dying])).rejects.toThrow('the pool thread has ended');
       await expect(other).rejects.toThrow();
       await expect(dying).rejects.toThrow();
       expect(await channel.run('double', round)).toBe(2 * round);

@@ -223,7 +223,7 @@ describe('waiting texts', () => {
   });
 });
 
-describe('a thread of the pool', () => {
+describe('a pool thread', () => {
   it('that dies fails its texts, and the next ones are embedded', async () => {
     const pool = createPool(TEST_ENTRY);
     try {

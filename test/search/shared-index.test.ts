@@ -235,7 +235,7 @@ describe('a catalog', () => {
     expect(sharing.reader.search({ name: 'one', ...query })).toHaveLength(1);
   });
 
-  it('leaves a search of very many to the thread of the index', () => {
+  it('leaves a search of very many to the index thread', () => {
     const sharing = share(2);
     for (let id = 0; id < 4_097; id++) sharing.add(id, Float32Array.of(1, 0));
     expect(sharing.reader.search({ name: 'one', ...query })).toBeNull();

@@ -1,4 +1,4 @@
-/** How threads reach the common runs through the store thread of their box: two boxes in one process. Test thread; PostgreSQL. */
+/** How threads reach the shared runs through the store thread of their box: two boxes in one process. Test thread; PostgreSQL. */
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { pino } from 'pino';

@@ -30,7 +30,10 @@ export const bootstrap = signal<Bootstrap | null>(null);
 export const server = signal<ServerFacts | null>(null);
 /** Whether the reader may see what the gateway captured. */
 export const isOperator = signal(false);
-/** The organization of the captures; null: the organizations that the operator owns or administers. */
+/**
+ * The organization to which the captures belong. null: none is set, so they are shown in every organization that the
+ * operator owns or administers.
+ */
 const captureOrganization = signal<string | null>(null);
 
 const ORGANIZATION = 'understudy-organization';

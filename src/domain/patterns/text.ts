@@ -22,7 +22,10 @@ const URL_PASSWORD = /(\b[a-z][a-z0-9+.-]{1,20}:\/\/[^\s/:@]{1,128}:)[^\s/@]{1,2
 const HARMLESS_VALUE =
   /^(?:null|none|undefined|true|false|string|str|required|optional|missing|invalid|incorrect|wrong|\$\{?\w*\}?|<[^>]*>?|\*+|\.{3}|…|\[redacted)/i;
 
-/** Masks the secrets in a text. Linear time: every expression has a bound. */
+/**
+ * Masks the secrets in a text. Linear time: the replaced patterns have only bounded quantifiers, and `HARMLESS_VALUE` is
+ * tried only at the start of a short value.
+ */
 export function maskSecrets(text: string): string {
   if (text.length < 4) return text;
   return maskEmbeddedQueries(maskText(text))

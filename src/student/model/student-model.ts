@@ -93,7 +93,7 @@ export interface NumberPlace {
 export interface NumberRelation {
   a: NumberPlace;
   b: NumberPlace;
-  /** How a compares with b in all golden steps: below (-1), equal (0), above (1); null: this changes. */
+  /** How a compares with b in all golden steps: below (-1), equal (0), above (1); null: it differs between steps. */
   always: -1 | 0 | 1 | null;
 }
 
