@@ -15,6 +15,7 @@ import type { FramingGuard } from './http/connection-watch.ts';
 import { loadServer } from './http/server.ts';
 import { createLog, type Log } from './log.ts';
 import { createDeferred } from './std/deferred.ts';
+import { waitAtEnd } from './std/last-wait.ts';
 import { quoteForShell } from './std/shell-word.ts';
 import { IdleWipes } from './storage/idle-wipe.ts';
 import {
@@ -87,8 +88,8 @@ export async function startUnderstudy(
     // process from exiting.
     const settled = starting.then(stop, stop).catch(() => {});
     await stop();
-    const late = new Promise<void>((resolve) => setTimeout(resolve, GIVEN_UP_START_MS).unref());
-    await Promise.race([settled, late]);
+    // A step of the start may wait for a part that has just been stopped.
+    await waitAtEnd(settled, GIVEN_UP_START_MS);
     throw thrown;
   }
 }
