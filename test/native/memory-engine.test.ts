@@ -141,15 +141,17 @@ const TRIMMING = `const { memoryEngine } = await import(${JSON.stringify(MODULE)
   const full = readAnon();
   all = all.filter((_, at) => at % 40 === 0);
   let returned = 0;
-  while (readAnon() > full - 80) {
+  for (let round = 0; round < 200 && readAnon() > full - 80; round++) {
     gc();
     returned |= memoryEngine.trimMemory(0);
     await new Promise(setImmediate);
   }
-  console.log(returned, all.length);`;
+  console.log(returned, all.length, readAnon() <= full - 80);`;
 
-// With musl, nothing is returned.
-const isGlibc = 'glibcVersionRuntime' in (process.report.getReport() as { header: object }).header;
+// With musl, nothing is returned. AddressSanitizer, which is preloaded, keeps freed memory to find uses of it.
+const isGlibc =
+  'glibcVersionRuntime' in (process.report.getReport() as { header: object }).header &&
+  process.env.ASAN_OPTIONS === undefined;
 
 it.runIf(isNative && isGlibc)('pages between allocations are returned to the system', () => {
   const { stdout, stderr } = spawnSync(process.execPath, [
@@ -158,5 +160,5 @@ it.runIf(isNative && isGlibc)('pages between allocations are returned to the sys
     '-e',
     TRIMMING,
   ]);
-  expect(`${stdout}${stderr}`).toBe('1 100\n');
+  expect(`${stdout}${stderr}`).toBe('1 100 true\n');
 });
