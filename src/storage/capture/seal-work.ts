@@ -1,7 +1,7 @@
 /**
  * The work of sealing a file that takes no more exchanges: packs its raw blocks, completes its index, and copies it
- * without free pages. Its caller removes the old file. Runs on the sealing thread of the capture process, and on the caller's thread in
- * commands.
+ * without free pages. The caller removes the old file. Runs on the sealing thread of the capture process, and on the
+ * caller's thread in commands.
  */
 
 import { existsSync, renameSync, rmSync } from 'node:fs';
