@@ -1,7 +1,7 @@
 /**
  * Makes a capture database of many runs, with the code that the capture process uses: `node bench/capture-database.ts
- * --runs N --dir D [--run-bytes B] [--turns T]`. It serves benches, and trials of the command line and the dashboard
- * with as much data as a busy month brings. Own process.
+ * --runs N --dir D [--run-bytes B] [--turns T]`. Benches read this database. It also lets a person try the command line
+ * and the dashboard with the data of a busy month. Own process.
  *
  * The runs belong to four agents, which have different prompts, tools, models and shares of the runs. Each turn adds a
  * tool result that resembles prose, code or a listing, until a run has about B bytes on the wire. One run in twelve is
@@ -41,13 +41,16 @@ export interface MadeDatabase {
 
 const BATCH_BYTES = 8_000_000;
 const BATCH_EXCHANGES = 500;
-/** Number of files of the database. Each is tidied and sealed before the next, as in a gateway that runs for days. */
+/**
+ * Number of files of the database. Each file is packed and sealed before the next one is begun, as in a gateway that
+ * runs for days.
+ */
 const FILES = 4;
 const TIDY_MS = 1_000;
 const TURNS = 5;
 const LONG_TURNS = 400;
 const HUGE_BYTES = 60_000_000;
-/** Maximum length of a text without repetition. */
+/** Longer texts repeat after this many characters. */
 const TEXT_BYTES = 1_000_000;
 /** Number of runs whose texts come from the same generator, which remembers its lines. */
 const SOURCE_RUNS = 50;
@@ -293,7 +296,7 @@ function* makeRuns({
 export async function makeCaptureDatabase(plan: DatabasePlan): Promise<MadeDatabase> {
   const path = join(plan.dir, 'capture.mdb');
   mkdirSync(plan.dir, { recursive: true });
-  if (readdirSync(plan.dir).includes('capture.mdb')) throw new Error(`${path} is there already`);
+  if (readdirSync(plan.dir).includes('capture.mdb')) throw new Error(`${path} already exists`);
   const startedMs = performance.now();
   const log = await CaptureLog.open({ path, redact: true, decode: decodeExchange });
   const tidy = async (): Promise<void> => {
@@ -348,7 +351,7 @@ if (import.meta.main) {
       turns: { type: 'string', default: String(TURNS) },
     },
   });
-  if (values.dir === undefined) throw new Error('--dir DIR says where to make it');
+  if (values.dir === undefined) throw new Error('--dir DIR is missing: the folder for the database');
   const startedMs = performance.now();
   const made = await makeCaptureDatabase({
     dir: values.dir,

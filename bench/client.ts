@@ -2,7 +2,7 @@
  * Measures what the client library costs the agent: `npm run bench -- client`. The figures are the time of a call of
  * `step`, the processor time of a step including all work in the background, the memory of many steps that get no
  * answer, and how many steps a second reach a distant service. The agent and the service are separate processes; the
- * service is started like by a user. Own process.
+ * service is started as a user starts it. Own process.
  */
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';

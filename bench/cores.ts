@@ -117,7 +117,7 @@ export async function runCoresBench({ quick, save, say }: CoresBenchOptions): Pr
         picture,
         drawCurves(toCurves(points), {
           title: `${cores} cores, ${result.machine.cpu}, shared with the load`,
-          axis: 'threads, each with a core; times the figure with one',
+          axis: 'server threads, each on its own core; requests per second as multiples of the figure with one thread',
           reaches: Math.max(...points.map(({ threads }) => threads)),
         }),
       );

@@ -1,7 +1,8 @@
 /**
  * Measures findings and the live stream: `npm run bench -- findings`. The figures are the cost of storing and recalling
  * findings as their number grows, including embedding and disk access; the cost of 10,000 idle readers of the stream;
- * and how many events a second a hub and a server thread deliver. The product is started like by a user. Own process.
+ * and how many events a second a hub and a server thread deliver. The product is started as a user starts it. Own
+ * process.
  */
 import type { ChildProcess } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';

@@ -106,9 +106,7 @@ function printThroughput(result: GatewayResult): void {
     ...result.tls.map((cell) => ({ cell, over: ' over TLS' })),
   ];
   for (const { cell, over } of cells) {
-    console.log(
-      `\n${nameCell(cell)} connections${over}, as fast as they go, medians of ${cell.rounds.length}`,
-    );
+    console.log(`\n${nameCell(cell)} connections${over}, at full speed, medians of ${cell.rounds.length}`);
     printTable(
       [
         '',
@@ -236,7 +234,7 @@ function printExports(result: GatewayResult): void {
     printTable(['', 'requests/s', 'CPU µs/req', 'p50 ms', 'p99 ms', 'failed'], [row('off'), row('on')]);
     const speed = takeMedian(rounds.map(({ on, off }) => on.requestsPerS / off.requestsPerS));
     console.log(
-      `on / off: ${fixed(2)(speed)} of the requests; ${whole(exported.exchanges)} exchanges were exported as ${whole(exported.spans)} spans by the end, ${whole(exported.waiting)} wait`,
+      `on / off: ${fixed(2)(speed)} of the requests per second; ${whole(exported.exchanges)} exchanges were exported as ${whole(exported.spans)} spans, ${whole(exported.waiting)} were still queued`,
     );
   }
 }
@@ -290,7 +288,7 @@ function printStreams(result: GatewayResult): void {
 
 function printStalls(result: GatewayResult): void {
   if (result.stalls.length === 0) return;
-  console.log(`\nA reader that stands still for ${result.plan.stallMs / 1000} s in a 200 MB answer`);
+  console.log(`\nA client that stops reading a 200 MB answer for ${result.plan.stallMs / 1000} s`);
   const mb = (value: number): string => fixed(1)(value / MB);
   printTable(
     [
@@ -346,7 +344,7 @@ function printCapture(result: GatewayResult): void {
   );
   if (result.capture.some((totals) => totals.forwarderCaptured)) {
     console.log(
-      'note: the forwarder captured although GW_CAPTURE=off was set; its row is the gateway once more',
+      'note: the forwarder captured although GW_CAPTURE=off was set; its row shows a gateway with capture',
     );
   }
 }

@@ -601,7 +601,7 @@ export async function runGatewayBench(options: GatewayBenchOptions): Promise<boo
   const nginx = findNginx();
   const plan = { ...options.plan };
   if (nginx === null && plan.targets.includes('nginx')) {
-    console.log('nginx: not in PATH, left out (and with it the two goals that are set against it)');
+    console.log('nginx is not in PATH. It is left out, and so are the two goals that compare with it.');
     plan.targets = plan.targets.filter((name) => name !== 'nginx');
   }
   const dir = mkdtempSync(join(tmpdir(), 'understudy-bench-'));

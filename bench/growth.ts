@@ -69,7 +69,10 @@ const RUN_LISTS = [
   `/v1/monitor/runs?org_id=${ORG}&outcome=never+reported`,
 ];
 
-/** A service is idle when its threads run, or wait for a core, less than this share of the time so many times in succession. */
+/**
+ * A service is idle if its threads run, or wait for a core, for less than `share` of a period of `ms`, in `times`
+ * successive periods.
+ */
 const IDLE = { ms: 1_000, share: 0.05, times: 3 } as const;
 /** Interval between requests that check whether the service has read its backlog. */
 const POLL_MS = 100;
@@ -238,7 +241,7 @@ interface Series {
   name: string;
   values: number[];
   unit: 'B' | 'µs' | 'ms' | 'MB';
-  /** Whether the series is not judged, because it includes everything else that the machine did. */
+  /** Whether other work of the machine changes the figures. Such a series is not judged. */
   isNoisy: boolean;
 }
 
@@ -251,10 +254,10 @@ function listSeries(points: readonly GrowthPoint[]): Series[] {
     isNoisy = false,
   ): Series => ({ name, unit, isNoisy, values: points.map(pick) });
   return [
-    of('disk bytes each', 'B', (point) => point.disk_bytes_per_1000 / 1_000),
-    of('processor time of writing each', 'µs', (point) => point.write_cpu_ms_per_1000),
-    of('backlog of reading each', 'µs', (point) => point.backlog_ms_per_1000, true),
-    of('processor time of reading each', 'µs', (point) => point.read_cpu_ms_per_1000),
+    of('disk bytes per item', 'B', (point) => point.disk_bytes_per_1000 / 1_000),
+    of('processor time of writing an item', 'µs', (point) => point.write_cpu_ms_per_1000),
+    of('time of reading the backlog, per item', 'µs', (point) => point.backlog_ms_per_1000, true),
+    of('processor time of reading an item', 'µs', (point) => point.read_cpu_ms_per_1000),
     of('memory', 'MB', (point) => point.anon_bytes / 1e6),
     ...Object.keys(points[0]?.list_p99_ms ?? {}).flatMap((path) => {
       const name = path.replace(`org_id=${ORG}&`, '');
@@ -266,7 +269,7 @@ function listSeries(points: readonly GrowthPoint[]): Series[] {
   ];
 }
 
-/** Names what is larger at the largest size than at the smallest: the figures that grow with the history. */
+/** Names the figures that grow with the history: those that are larger at the largest size than at the smallest. */
 export function findGrowing(points: readonly GrowthPoint[]): string[] {
   return listSeries(points)
     .filter(({ isNoisy }) => !isNoisy)
@@ -303,8 +306,8 @@ function keep(result: Provenance & { suite: 'growth' } & GrowthReport): void {
         .sort((a, b) => b.points.at(-1)![1] - a.points.at(-1)![1])
         .slice(0, CURVES),
       {
-        title: `What grows with the history: the ${CURVES} steepest figures`,
-        axis: 'captured exchanges or monitored runs; times the figure at the smallest size',
+        title: `Figures that grow with the history: the ${CURVES} steepest`,
+        axis: 'captured exchanges or monitored runs; figures as multiples of those at the smallest size',
         reaches: 2,
       },
     ),

@@ -27,13 +27,13 @@ export class JsonLine {
   }
 
   /**
-   * Posts JSON and waits for the answer. Call this again only after that.
+   * Posts JSON and waits for the answer. Do not call this again before the answer has arrived.
    * @throws Error if the answer is not 200 with a content-length, or the connection breaks
    */
   post(path: string, body: object): Promise<unknown> {
     const text = JSON.stringify(body);
     return new Promise((resolve, reject) => {
-      if (this.#waiting !== null) throw new Error('one request at a time');
+      if (this.#waiting !== null) throw new Error('a request is already in progress');
       this.#waiting = { resolve, reject };
       this.#socket.write(
         `POST ${path} HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer ${PRODUCT_KEY}\r\n` +
@@ -52,7 +52,7 @@ export class JsonLine {
     if (bodyAt < HEAD_END.length) return;
     const head = this.#bytes.toString('latin1', 0, bodyAt);
     const length = /\r\ncontent-length: *(\d+)\r\n/i.exec(head);
-    if (length === null) return this.#fail(new Error(`an answer without a length: ${head}`));
+    if (length === null) return this.#fail(new Error(`the answer has no content-length: ${head}`));
     const end = bodyAt + Number(length[1]);
     if (this.#bytes.length < end) return;
     const body = this.#bytes.toString('utf8', bodyAt, end);

@@ -35,7 +35,7 @@ interface LabelReport {
 
 const RUN = 'bench: one run of 30 characters';
 
-/** @param say told of progress */
+/** @param say receives messages about the progress */
 export function runLabelBench(options: LabelOptions, say: (what: string) => void = () => {}): LabelReport {
   say('requests without the shim');
   const undici = measure(options, makeUndiciRequest);

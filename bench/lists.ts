@@ -121,7 +121,7 @@ class ListReader {
       runs += page.runs.length;
       cursor = page.next_cursor;
     }
-    if (seen.size !== runs) throw new Error(`${query}: ${runs - seen.size} runs came twice`);
+    if (seen.size !== runs) throw new Error(`${query}: ${runs - seen.size} runs were listed twice`);
     return { query, pages: times.length, runs, page_us: all.quantiles(), tenths_p50_us: takeTenths(times) };
   }
 

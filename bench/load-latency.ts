@@ -38,7 +38,7 @@ export class Line {
   #done: (() => void) | null = null;
   #failed: ((error: Error) => void) | null = null;
 
-  /** @param socket connected, or about to be */
+  /** @param socket connected or connecting */
   constructor(socket: Duplex, next: RequestSource) {
     this.#next = next;
     this.#socket = socket;

@@ -20,7 +20,9 @@ export interface StreamsResult {
   lost: number;
   /** From the upstream's send to our read, milliseconds. */
   lateMs: Quantiles;
-  /** How late the upstream itself was, in milliseconds. If it is more than a few, the machine was too slow. */
+  /**
+   * How late the upstream itself sent the frames, in milliseconds. The machine was too slow if this is more than a few.
+   */
   paceMs: Quantiles;
   elapsedS: number;
 }

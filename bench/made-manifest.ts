@@ -1,4 +1,4 @@
-/** A manifest for tests. */
+/** A valid student manifest, which tests and benches change where they need to. Pure; any thread. */
 import { ERROR_DEFINITION, type StudentManifestDraft } from '../src/student/model/manifest.ts';
 
 export function makeDraft(over: Partial<StudentManifestDraft> = {}): StudentManifestDraft {

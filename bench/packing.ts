@@ -34,7 +34,7 @@ interface PackingRound {
   dropped: number;
   loaded_bytes: number;
   rest_bytes: number;
-  /** loaded ÷ rest. */
+  /** `loaded_bytes` divided by `rest_bytes`. */
   times_rest: number;
   /** From the stats at the end of the load; null for a version without this figure. */
   packing: Record<string, number> | null;

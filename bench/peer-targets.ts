@@ -14,7 +14,7 @@ export interface Peer {
   version: string;
   port: number;
   pid: number;
-  /** Headers that its requests need, each with its CRLF. */
+  /** Headers that requests to the peer need, each with its CRLF. */
   headers: string;
   stop: () => Promise<void>;
 }
@@ -39,7 +39,8 @@ function findVersion(command: string, flag: string): string | null {
 }
 
 /**
- * Starts the peer in front of the upstream, set up for one core and the same task: pass on, keep connections, no log.
+ * Starts the peer in front of the upstream. Every peer uses one core and has the same task: it forwards, keeps
+ * connections and writes no log.
  * @returns null if it is not installed
  */
 export async function startPeer(name: PeerName, upstreamPort: number, dir: string): Promise<Peer | null> {
@@ -99,7 +100,7 @@ const LITELLM_START_MS = 180_000;
  * Messages.
  */
 async function startLitellm(upstreamPort: number, dir: string): Promise<Peer | null> {
-  // Otherwise it fetches a table of prices whenever it starts.
+  // Without this variable, LiteLLM fetches a table of prices at each start.
   const env = { ...process.env, LITELLM_LOCAL_MODEL_COST_MAP: 'True', LITELLM_LOG: 'ERROR' };
   const told = spawnSync('litellm', ['--version'], { encoding: 'utf8', env });
   if (told.error !== undefined) return null;

@@ -1,8 +1,8 @@
 /**
- * The gateway compared with other proxies: `npm run bench -- peers`. The same requests over 32 connections through
- * nginx, HAProxy, mitmproxy (which writes its flows), the Portkey gateway and LiteLLM's proxy, as far as they are
- * installed, and the gateway with capture and without, in alternating rounds: growing conversations of up to 600 KB,
- * and bodies of 4 KB. Each has one thread or worker. Own process.
+ * Compares the gateway, with capture and without, with other proxies: `npm run bench -- peers`. The other proxies are
+ * nginx, HAProxy, mitmproxy (which writes its flows), the Portkey gateway and LiteLLM's proxy, if they are installed.
+ * All get the same requests over 32 connections, in alternating rounds: growing conversations of up to 600 KB, then
+ * bodies of 4 KB. Each proxy has one thread or worker. Own process.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -31,9 +31,9 @@ const READ_TRIES = 10;
 
 /** Counters of the server since its start, and the size of its data. */
 export interface DatabaseCounts {
-  /** Statements by which boxes have committed: rows that all boxes follow, and runs. */
+  /** Number of statements with which boxes committed runs, or rows that all boxes follow. */
   commits: number;
-  /** Bytes written to the log before data. */
+  /** Bytes written to the write-ahead log. */
   wal_bytes: number;
   /** Bytes of the database's tables and indexes. */
   stored_bytes: number;
@@ -45,7 +45,7 @@ export class BenchPostgres {
   #server: ChildProcess | null = null;
 
   static async start(): Promise<BenchPostgres> {
-    // The other user must reach it, so it is not in the suite's folder.
+    // The unprivileged user must have access to this folder, so it is not in the suite's folder.
     const folder = mkdtempSync(join(tmpdir(), 'bench-postgres-'));
     const server = new BenchPostgres(folder, await findFreePort());
     server.#initialize();
@@ -58,7 +58,7 @@ export class BenchPostgres {
     this.#port = port;
   }
 
-  /** Processor time of all its processes so far, microseconds. */
+  /** Processor time that all processes of the server have used so far, in microseconds. */
   get cpu_us(): number {
     // A process that ends between listing and reading makes the sum unknown.
     for (let tries = 0; tries < READ_TRIES; tries++) {
@@ -147,7 +147,7 @@ export class BenchPostgres {
     const binaries = findBinaries();
     mkdirSync(join(this.#folder, 'lib'), { recursive: true });
     chmodSync(this.#folder, 0o755);
-    // npm keeps no symbolic links; the package lists them.
+    // A package from npm cannot contain symbolic links, so this package has a list of them.
     const links: { source: string; target: string }[] = JSON.parse(
       readFileSync(join(binaries, 'pg-symlinks.json'), 'utf8'),
     );

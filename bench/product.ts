@@ -20,10 +20,10 @@ export interface Product {
 /**
  * Starts the product with one server thread, one actor thread and no rate limit, unless `env` changes them.
  * @param env added to the necessary variables
- * @param cores the process is bound to this many cores, from the first; by default to none
- * @param checkout whose product is started; null: this one's
+ * @param cores number of cores to which the process is bound, starting with the first; not bound if absent
+ * @param checkout the checkout whose product is started; null: this checkout
  * @param command the command that starts it; by default the API alone
- * @throws Error with its log if it does not start
+ * @throws Error with the product's log if the product does not start
  */
 export async function startProduct(
   dataDir: string,

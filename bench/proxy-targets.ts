@@ -26,7 +26,7 @@ export interface ProxyTarget {
 
 const MITM_START_MS = 20_000;
 
-/** @returns null where it is not installed */
+/** @returns null if the proxy is not installed */
 export async function startProxyTarget(
   name: ProxyName,
   upstreamPort: number,
@@ -58,7 +58,7 @@ async function startMitmproxy(proxyPort: number, dir: string, cert: string): Pro
   const child = keep(spawn('mitmdump', args, { cwd: dir, stdio: ['ignore', log, log] }));
   const until = performance.now() + MITM_START_MS;
   while (!(await listens(proxyPort))) {
-    if (child.exitCode !== null || performance.now() > until) throw new Error('mitmproxy did not come up');
+    if (child.exitCode !== null || performance.now() > until) throw new Error('mitmproxy did not start');
     await delay(50);
   }
   const stop = async (): Promise<void> => {

@@ -36,7 +36,7 @@ const WARM_UP_BLOCKS = 80;
 const REPLY_BYTES = 1_000;
 /** Additional characters of the agent's system prompt. */
 const PROMPTS = [0, 20_000, 100_000];
-/** The goal: the most that a step may take longer than with relegation off, at the median. */
+/** The goal: the median time that relegation may add to a step. */
 const GOAL_US = 1_000;
 const STUDENT_LIMIT_MS = 60_000;
 const HEADERS = {
@@ -190,7 +190,7 @@ async function awaitStudent({ port }: Target): Promise<void> {
     if (stats.relegation.student !== null) return;
     await delay(50);
   }
-  throw new Error('the student is not there');
+  throw new Error('the gateway did not load the student');
 }
 
 async function measure(
@@ -235,7 +235,7 @@ async function measure(
   return { bytes, ways: ways as Record<Way, Quantiles>, astray };
 }
 
-/** How much longer a way takes than the gateway with relegation off, at the median. */
+/** The median time of a way, minus that of the gateway with relegation off. */
 function added({ ways }: RelegationCell, way: 'uncovered' | 'covered'): number {
   return ways[way].p50 - ways.off.p50;
 }
@@ -261,7 +261,7 @@ function describe({ cells, goal_met }: RelegationResult): string[] {
     lines.push(row.map((word) => word.padStart(16)).join(''));
   }
   lines.push(
-    `  asking adds at most ${GOAL_US / 1000} ms at the median, covered or not: ${goal_met ? 'met' : 'MISSED'}`,
+    `  the student adds at most ${GOAL_US / 1000} ms at the median, whether it covers the step or not: ${goal_met ? 'met' : 'MISSED'}`,
   );
   return lines;
 }

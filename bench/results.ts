@@ -4,7 +4,7 @@ import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { cpus, loadavg, platform, release, totalmem } from 'node:os';
 import { join, relative } from 'node:path';
 
-/** Date, commit and machine of a result, which tell whether two results are comparable. */
+/** Date, commit and machine of a result. They show whether two results are comparable. */
 export interface Provenance {
   date: string;
   commit: string;

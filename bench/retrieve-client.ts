@@ -63,7 +63,10 @@ const ATTEMPTS =
     '|',
   );
 
-/** Situations composed of parts, each with its own name, and tasks like those of a situation. */
+/**
+ * Makes situations from parts, each situation with its own name. Also makes tasks that resemble the task of a
+ * situation.
+ */
 export class Situations {
   readonly #seed: number;
 

@@ -1,7 +1,8 @@
 /**
- * Retrieval: `npm run bench -- retrieve`. Measures an answer's time at 1,000 to 100,000 patterns and at one and eight
- * connections, including embedding and the meter; the time of a restart; the index's memory; and the share of the exact
- * index's results that the graph finds, on the vectors that the product stored. Own process.
+ * Measures retrieval: `npm run bench -- retrieve`. It measures the time of an answer, including embedding and the
+ * meter, with 1,000 to 100,000 patterns and with one and eight connections. It also measures the time of a restart and
+ * the memory of the index. Last, it compares the graph with the exact index on the vectors that the product stored:
+ * which share of the exact results the graph finds. Own process.
  */
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -37,9 +38,9 @@ interface SizeReport {
   requests_per_s: number;
   /** Processor time per retrieval of all threads of the product, at one connection and at eight. */
   cpu_us: { one: number; eight: number };
-  /** The threads that take most, at eight connections. */
+  /** Processor time per retrieval of the threads that use most, at eight connections. */
   thread_cpu_us: number[];
-  /** The same texts once more, at one connection, when their vectors are cached. */
+  /** Times of the same texts when they are sent again at one connection: their vectors are then cached. */
   again: Quantiles;
   found_share: number;
   rss_bytes: number;
@@ -62,7 +63,7 @@ interface RetrieveReport {
 const SIZES = { full: [1_000, 10_000, 100_000], quick: [1_000, 10_000] };
 const REQUESTS = { full: 4_000, quick: 1_000 };
 const QUERIES = 300;
-/** Texts that are sent once more: fewer than the product caches. */
+/** Number of texts that are sent again. The product caches more texts than this. */
 const REMEMBERED = 500;
 const BATCH = 1_000;
 const CONNECTIONS = 8;
@@ -209,7 +210,7 @@ async function waitQuiet(product: Product): Promise<void> {
     await delay(QUIET_MS);
     if (readCpuUs(product.pid) - before < QUIET_MS * 1_000 * QUIET_SHARE) return;
   }
-  throw new Error('the product does not come to rest');
+  throw new Error('the product does not become idle');
 }
 
 async function measureRestart(
@@ -246,7 +247,7 @@ async function measureRecall(
   }
   await tables.close();
   const exact = new ExactIndex(dimensions);
-  // Like the shared index of the product.
+  // With the settings of the product's shared index.
   const graph = new HnswIndex(loadHnswlib(), dimensions, null, true);
   for (const [id, vector] of vectors.entries()) {
     exact.add(id, vector);
@@ -286,14 +287,14 @@ function print({ sizes, restart, recall, goals }: RetrieveReport): void {
   const mb = (bytes: number) => `${(bytes / 1e6).toFixed(0)} MB`;
   for (const size of sizes) {
     console.log(
-      `${String(size.patterns).padStart(7)} patterns  p50 ${ms(size.one.p50)}, p99 ${ms(size.one.p99)} at one connection; p50 ${ms(size.eight.p50)}, p99 ${ms(size.eight.p99)} at ${CONNECTIONS} (${size.requests_per_s.toFixed(0)}/s, ${(100 * size.found_share).toFixed(0)} % found something); ${ms(size.again.p50)} for a text it remembers; processor time ${(size.cpu_us.one / 1_000).toFixed(2)} and ${(size.cpu_us.eight / 1_000).toFixed(2)} ms (threads ${size.thread_cpu_us.join(', ')} µs); imported ${size.imports_per_s.toFixed(0)}/s, graph ready ${size.linked_after_s.toFixed(1)} s later; ${mb(size.rss_bytes)} resident`,
+      `${String(size.patterns).padStart(7)} patterns  p50 ${ms(size.one.p50)}, p99 ${ms(size.one.p99)} at one connection; p50 ${ms(size.eight.p50)}, p99 ${ms(size.eight.p99)} at ${CONNECTIONS} (${size.requests_per_s.toFixed(0)}/s, ${(100 * size.found_share).toFixed(0)} % found something); ${ms(size.again.p50)} for a text whose vector is cached; processor time ${(size.cpu_us.one / 1_000).toFixed(2)} and ${(size.cpu_us.eight / 1_000).toFixed(2)} ms (threads ${size.thread_cpu_us.join(', ')} µs); imported ${size.imports_per_s.toFixed(0)}/s, graph ready ${size.linked_after_s.toFixed(1)} s later; ${mb(size.rss_bytes)} resident`,
     );
   }
   console.log(
     `Restart: first answer after ${restart.first_answer_s.toFixed(1)} s (patterns read in ${ms(1_000 * restart.loaded_ms)}), graph after ${restart.linked_s.toFixed(1)} s`,
   );
   console.log(
-    `Recall@5 against the exact index: ${recall.above_floor_at_5.toFixed(4)} of what is similar enough to be answered, ${recall.at_5.toFixed(4)} of all; a search p50 ${ms(recall.search_us.p50)}; built in ${recall.build_s.toFixed(1)} s; index ${mb(recall.index_bytes)}`,
+    `Recall@5 against the exact index: ${recall.above_floor_at_5.toFixed(4)} of the results above the similarity floor, ${recall.at_5.toFixed(4)} of all results; a search p50 ${ms(recall.search_us.p50)}; built in ${recall.build_s.toFixed(1)} s; index ${mb(recall.index_bytes)}`,
   );
   const verdict = (met: boolean) => (met ? 'met' : 'MISSED');
   console.log(

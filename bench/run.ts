@@ -11,27 +11,27 @@ import { TARGET_NAMES, type TargetName } from './targets.ts';
 
 const USAGE = `npm run bench -- SUITE … [options]
 
-  gateway            the gateway beside its forwarder, node:http, nginx and no proxy
-  storage            bytes a captured exchange takes, beside gzip
-  packing            bytes under a load that never pauses, beside those at rest
-  cores              gateway beside nginx, steps and retrieval with 1, 2, 4, … threads, each with a core; needs taskset
-  scale              steps, rows and retrieval with 1 and 2 API boxes over one PostgreSQL, beside one box alone
-  outage             the gateway while the API's shared database is away, compared with when it is there
+  gateway            the gateway, compared with itself without capture, node:http, nginx and no proxy
+  storage            bytes that a captured exchange takes, compared with gzip
+  packing            bytes on the disk under a load that never pauses, compared with those at rest
+  cores              gateway, nginx, steps and retrieval with 1, 2, 4, … threads, each on its own core; needs taskset
+  scale              steps, rows and retrieval: 1 and 2 API boxes over one PostgreSQL, and one box with its own database
+  outage             the gateway while the API's shared database is unreachable, and while it is reachable
   start              processor time, memory and idle time of 1, 4 and 16 server threads
-  peers              600 KB and 4 KB through other proxies, as far as installed, and through the gateway
-  steps              scoring a step, beside a bare JSON echo; long runs; many runs
-  retrieve           patterns: 1,000 to 100,000, recall beside the exact answer, restart
+  peers              600 KB and 4 KB through the gateway and through the other proxies that are installed
+  steps              scoring a step, compared with a bare JSON echo; long runs; many runs
+  retrieve           retrieval from 1,000 to 100,000 patterns, recall compared with the exact index, restart
   findings           findings and live stream: latencies, idle readers, deliveries
-  lists              pages of a million runs, at every depth, with filters that few pass
-  growth             bytes, processor time, backlog and p99 of each list as the history grows; what grows
-  soak               constant mixed traffic at half speed while the lists are asked every 8 s; 20 minutes
-  search             full-text search over 100,000 captured runs, and what its index takes
+  lists              pages of a million runs, at every depth, and with filters that match few runs
+  growth             bytes, processor time, backlog and p99 of each list, and which of them grow with the history
+  soak               20 minutes of mixed traffic at half speed, while the lists are requested every 8 s
+  search             full-text search over 100,000 captured runs, and the cost of its index
   limits             one check of the rate limit
-  client             a step of an agent that the client library watches
-  relegation         a step with the student asked, covered and not, beside none asked and no gateway
-  label              the labelling shim's part of a request
+  client             what the client library adds to a step of an agent
+  relegation         what the student adds to a step, whether it covers the step or not
+  label              what the labelling shim adds to a request
 
-  --quick            under a minute, coarse, without node-http; nothing is written
+  --quick            coarse figures in under a minute, without node-http; nothing is written
   --only A,B         of gateway: ${GATEWAY_PHASES.join(', ')}
   --targets A,B      of gateway: ${TARGET_NAMES.join(', ')}
   --connections N,M  of gateway: instead of 1,32,256
@@ -44,8 +44,8 @@ const USAGE = `npm run bench -- SUITE … [options]
   --before DIR       of packing and start: another checkout, measured alternately with this one
   --cpu-prof DIR     of gateway: CPU profiles of the gateway's threads, for bench/profile.ts
   --node-flags="F G" of gateway: flags for the Node that runs the gateway with capture
-  --save             write bench/results even when something was left out
-  --strict           exit 1 when a goal is missed`;
+  --save             write bench/results even if something was left out
+  --strict           exit with 1 if a goal is missed`;
 
 /** Maximum time of a run. A run that takes longer is stopped, with all processes that it started. */
 const RUN_LIMIT_MS = 25 * 60_000;
@@ -98,7 +98,8 @@ function readNames<T extends string>(text: string, allowed: T[], option: string)
 function readNumbers(text: string, option: string): number[] {
   return text.split(',').map((word) => {
     const value = Number(word);
-    if (!Number.isInteger(value) || value < 1) exitUsage(`--${option}: ${word} is no whole number above 0`);
+    if (!Number.isInteger(value) || value < 1)
+      exitUsage(`--${option}: ${word} is not a whole number above 0`);
     return value;
   });
 }
@@ -139,7 +140,7 @@ for (const suite of positionals) if (!SUITES.includes(suite)) exitUsage(`No suit
 const isLong = !values.quick && positionals.some((suite) => LONG_SUITES.has(suite));
 const limitMs = isLong ? LONG_RUN_LIMIT_MS : RUN_LIMIT_MS;
 setTimeout(() => {
-  console.error(`bench: not done after ${limitMs / 60_000} minutes, ended`);
+  console.error(`bench: stopped, because it took longer than ${limitMs / 60_000} minutes`);
   process.exit(1);
 }, limitMs).unref();
 

@@ -43,7 +43,7 @@ interface Sample {
   commits: number;
   wal_bytes: number;
   stored_bytes: number;
-  /** Requests that got 503, of all requests of the round; rows and retrievals are then sent again. */
+  /** Requests of the round that were answered with 503. Refused rows and retrievals are sent again. */
   refused: number;
 }
 
@@ -121,7 +121,7 @@ function takeMedians(all: readonly Sample[]): Sample {
 /** Figures from the process that sends the load to one box. */
 interface LoadFigures {
   latency_us: Quantiles;
-  /** Requests that got 503. */
+  /** Requests that were answered with 503. */
   refused: number;
 }
 
@@ -315,7 +315,7 @@ function store(result: ScaleResult): void {
     picture,
     drawCurves(toCurves(result.points), {
       title: `${cores} cores, ${cpu}, shared by boxes, database and load`,
-      axis: 'boxes over one PostgreSQL; requests per second as times the figure with one box',
+      axis: 'boxes over one PostgreSQL; requests per second as multiples of the figure with one box',
       reaches: 2,
     }),
   );

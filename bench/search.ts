@@ -51,7 +51,7 @@ const WORD_MS_MAX = 100;
 /** Share of the capture files' bytes. */
 const INDEX_SHARE_MAX = 0.1;
 const PAGE = 20;
-/** The number that the capture reader reads for one page. */
+/** How long the capture reader reads exchanges for one page. */
 const READING_MS = 60;
 const TIMES = 40;
 const TIDY_MS = 20;

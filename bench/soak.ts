@@ -1,9 +1,9 @@
 /**
- * Constant traffic while the lists are asked: `npm run bench -- soak --minutes 20`. The whole service runs over an
- * upstream. First, two loads show how fast it is: requests of 4 KB, and growing conversations of agents. Then both
- * continue at half that rate, and every 8 s the bench requests all lists as the dashboard does. At each of these
- * moments it records answers that are not 200, times of the lists, exchanges that wait to be written, exchanges that
- * were dropped or are not indexed, and memory. The second half must be like the first. Own process.
+ * Measures constant traffic while the dashboard's lists are requested: `npm run bench -- soak --minutes 20`. The whole
+ * service runs over an upstream. First, two loads show how fast it is: requests of 4 KB, and growing conversations of
+ * agents. Then both continue at half that rate, and every 8 s the bench requests all lists as the dashboard does. At
+ * each of these moments it records answers that are not 200, times of the lists, exchanges that wait to be written,
+ * exchanges that were dropped or are not indexed, and memory. The second half must be like the first. Own process.
  */
 import type { ChildProcess } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -34,7 +34,9 @@ const LOADS: readonly Workload[] = [{ kind: 'plain', bytes: 4_096 }, { kind: 'co
 /** Share of the full speed. */
 const SHARE = 0.5;
 
-/** Permitted figures of the second half: this many times that of the first half, or this much more. */
+/**
+ * A figure has grown if the second half exceeds the first half by more than this factor and by more than this amount.
+ */
 const FLAT_TIMES = 1.5;
 const FLAT_LIST_MS = 50;
 const FLAT_BACKLOG = 2_000;
@@ -54,7 +56,7 @@ export interface SoakLook {
   anon_bytes: number;
 }
 
-/** The figures of a half: the p99 of the slowest list at each of these moments, and medians of the rest. */
+/** The figures of a half of the run: the p99 of the checks' slowest lists, and medians of the other figures. */
 interface HalfFigures {
   list_p99_ms: number;
   queued: number;
@@ -200,7 +202,7 @@ export function judgeSoak(looks: readonly SoakLook[], failed: number): SoakRepor
   const refused = looks.filter((look) => look.refused > 0).length;
   const faults: string[] = [];
   if (failed > 0) faults.push(`${failed} requests failed`);
-  if (refused > 0) faults.push(`lists were refused in ${refused} looks`);
+  if (refused > 0) faults.push(`lists were refused in ${refused} checks`);
   const dropped = looks.at(-1)?.dropped ?? 0;
   if (dropped > 0) faults.push(`${dropped} exchanges were dropped`);
   const check = (name: string, before: number, after: number, times: number, more: number): void => {
@@ -234,7 +236,7 @@ export function describeSoak({ halves, faults }: SoakReport, looks: number): str
   const line = (name: string, half: HalfFigures): string =>
     `${name} half: p99 of the slowest list ${half.list_p99_ms.toFixed(0)} ms, ${half.queued} exchanges queued, ${half.unindexed} not indexed, ${(half.anon_bytes / 1e6).toFixed(0)} MB`;
   return [
-    `${looks} looks at ${CAPTURE_LISTS.length} lists`,
+    `${looks} checks of ${CAPTURE_LISTS.length} lists`,
     line('first', halves[0]),
     line('second', halves[1]),
     faults.length === 0 ? 'nothing refused, all flat: met' : `MISSED: ${faults.join('; ')}`,

@@ -14,14 +14,14 @@ export interface StallResult {
   /** Resident memory before the stall, and its highest value during the stall, in bytes. */
   rssBefore: number;
   rssStalled: number;
-  /** Highest resident growth during the stall. The goal is for this figure. */
+  /** Largest growth of the resident memory during the stall. The goal limits this figure. */
   growthBytes: number;
   /** Highest growth during the stall of resident memory without mapped files. */
   anonGrowthBytes: number;
   /** The bytes that arrived after the reader continued, and whether they were complete and right. */
   receivedBytes: number;
   intact: boolean;
-  /** Resident growth during the rest of the transfer, in bytes. */
+  /** Growth of the resident memory while the client reads the rest, in bytes. */
   growthReadingBytes: number;
   /** Milliseconds from the second client's disconnection until the upstream noticed it; null if it never did. */
   cutAfterMs: number | null;

@@ -20,13 +20,13 @@ export interface StepJob {
   /** Run ids are `<prefix>-<number>`. */
   prefix: string;
   /**
-   * The run of a connection's n-th step: `own`: the connection's own run; a number: the next of so many runs, which all
-   * connections share.
+   * Which run a step belongs to. `own`: the connection's own run. A number: all connections share this many runs, and
+   * each step belongs to the next of them.
    */
   runs: 'own' | number;
   /**
-   * There are twice as many connections as agents, and each request takes the connection that has been free for
-   * longest. Agents whose client has a pool or is behind a proxy send like this. Only with `runs: 'own'`.
+   * Each request uses the connection that has been free for longest, and there are twice as many connections as agents.
+   * Agents send like this if their client has a pool or a proxy. Only with `runs: 'own'`.
    */
   is_pooled?: boolean;
   /**
@@ -89,7 +89,7 @@ class Line {
     this.#socket.on('close', () => this.#finish(0));
   }
 
-  /** @returns the status; 0 for a connection that broke */
+  /** @returns the status; 0 if the connection broke */
   ask(request: string): Promise<number> {
     return new Promise((resolve) => {
       this.#done = resolve;

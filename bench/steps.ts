@@ -1,8 +1,9 @@
 /**
- * What logging and scoring a step costs: `npm run bench -- steps`. It compares the product (`understudy serve`, one
- * server thread, one actor thread) with a bare uWebSockets.js echo of the same JSON, alternating in one run: the time
- * that a step adds at one connection, requests a second at eight, how the cost changes along one run of 5,000 steps,
- * and how cost and memory change from one live run to 100,000. Own process.
+ * Measures what it costs to log and score a step: `npm run bench -- steps`. It compares the product (`understudy
+ * serve`, one server thread, one actor thread) with a bare uWebSockets.js echo of the same JSON, in alternating rounds.
+ * The figures are the time that a step adds at one connection, and the requests a second at eight. Further figures show
+ * how the cost changes along one run of 5,000 steps, and how cost and memory change from one live run to 100,000. Own
+ * process.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs';
@@ -113,8 +114,8 @@ export async function runStepsBench({ quick, save, say }: StepsBenchOptions): Pr
 
     const added_p50_us = latency.step_p50_us - latency.echo_p50_us;
     const echo_share = throughput.step_per_s / throughput.echo_per_s;
-    // The database's map is the system's cache of a file. The system takes it back when needed, and counts it once for
-    // each mapping.
+    // Mapped pages of the database are part of the system's file cache, and each mapping counts them again. The system
+    // reclaims them when it needs memory. So they are not counted here.
     const live_bytes = live.at(-1)!.anon_bytes;
     const goals = {
       added_p50: added_p50_us <= ADDED_P50_US_MAX,
@@ -226,7 +227,7 @@ function stepsJob(product: Product, prefix: string, requests: number, connection
   };
 }
 
-/** One step of each run. */
+/** Logs one step in each run. */
 async function sweepRuns(
   ask: (job: StepJob) => Promise<StepResult>,
   product: Product,

@@ -13,7 +13,7 @@ export interface RunPlan {
   last_bytes: number;
   /** Part of the first request (system prompt, tools) that all runs have in common. */
   shared_bytes: number;
-  /** Adds two cache markers that move with every turn, and a clock in the system prompt. */
+  /** Adds two cache markers that move with every turn, and the time of day in the system prompt. */
   markers: boolean;
   /** Send x-svc-run. */
   labelled: boolean;

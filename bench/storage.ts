@@ -33,7 +33,7 @@ interface SizeCase {
   plan: RunPlan;
   /** Exchanges appended at once. */
   batch: number;
-  /** Pause between appends. The log compresses more thoroughly if it has the time. */
+  /** Pause between appends. The log compresses more thoroughly while it has time. */
   pause_ms: number;
   redact: boolean;
 }
@@ -160,7 +160,7 @@ interface CpuFigures {
   cpu_us: number;
 }
 
-/** Processor time of append alone, over batches that were made before. */
+/** Measures the processor time of append alone, with batches that were made in advance. */
 async function measureCpu(
   name: string,
   warm: CapturedExchange[][],
@@ -244,10 +244,10 @@ async function measureCpus(): Promise<CpuFigures[]> {
   return figures;
 }
 
-/** Runs everything, prints the figures, and writes the result file if `save` is set. */
+/** Measures all variants, prints the figures, and writes the result file if `save` is set. */
 export async function runStorageBench(options: { save: boolean } = { save: true }): Promise<object> {
   const sizes: SizeFigures[] = [];
-  console.log('bytes an exchange on disk, compared with gzip of its bodies; CPU µs and ms an exchange');
+  console.log('bytes per exchange on disk, compared with gzip of its bodies; processor time per exchange');
   for (const size of CASES) {
     const figures = await measureSize(size);
     sizes.push(figures);
@@ -260,7 +260,7 @@ export async function runStorageBench(options: { save: boolean } = { save: true 
         `read alone ${figures.read_alone_ms.toFixed(1)} ms, in order ${figures.read_in_order_ms.toFixed(2)} ms`,
     );
   }
-  console.log('CPU of append alone, µs an exchange (redaction on)');
+  console.log('processor time of append alone, µs per exchange (redaction on)');
   const cpu = await measureCpus();
   for (const { name, cpu_us } of cpu) console.log(`  ${name.padEnd(50)} ${cpu_us.toFixed(1)}`);
   const result = { suite: 'storage', ...takeProvenance(), sizes, cpu };

@@ -1,6 +1,6 @@
 /**
- * Many readers of the live stream in one process. It opens them, counts the events of each, and records when the last
- * reader has all. Its parent gives it jobs. Own process.
+ * A process with many readers of the live stream. It opens the readers, counts the events that each receives, and
+ * records when the last reader has received all. Its parent sends it jobs. Own process.
  */
 import { connect, type Socket } from 'node:net';
 

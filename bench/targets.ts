@@ -24,17 +24,17 @@ export interface Target {
   port: number;
   /** Root of the process tree; null for `direct`, whose cost is not measured. */
   pid: number | null;
-  /** Clients speak TLS to it. */
+  /** Whether clients use TLS to the target. */
   isSecure: boolean;
   /** Where the gateway keeps its database; null for the others. */
   dataDir: string | null;
-  /** Ends it and removes its files. */
+  /** Ends the target's processes and removes its files. */
   stop: () => Promise<void>;
 }
 
 const children = new Set<ChildProcess>();
 
-// Nothing that the bench started may outlive it, however it ends.
+// No process that the bench started may outlive the bench, however the bench ends.
 process.on('exit', () => {
   for (const child of children) child.kill('SIGKILL');
 });
@@ -141,7 +141,7 @@ export async function awaitHttp(
     if (child.exitCode !== null || child.signalCode !== null || Date.now() > until) {
       const log = readFileSync(logFile, 'utf8').slice(-2000);
       await end(child);
-      throw new Error(`${child.spawnfile} did not come up on port ${port}:\n${log}`);
+      throw new Error(`${child.spawnfile} did not answer on port ${port}:\n${log}`);
     }
     await delay(50);
   }
@@ -150,7 +150,7 @@ export async function awaitHttp(
 /**
  * Starts the gateway in front of `upstreamPort`.
  * @param nodeArgs for Node, for example a profiler's flags
- * @param root the checkout that it runs from
+ * @param root the checkout whose code the gateway runs
  * @param env further variables
  */
 export async function startGateway(

@@ -23,7 +23,8 @@ export function makeRandom(seed: number): () => number {
 const PROSE_BYTES = 4 * 1024 * 1024;
 const NOISE_BYTES = 1024 * 1024;
 /**
- * Bytes in each body that differ from those of the last thousands of bodies, and do not compress below 6 bits a byte.
+ * Random bytes in each body. They differ from those of the thousands of bodies before, and compress to no less than 6
+ * bits per byte.
  */
 const NOISE_PER_BODY = 384;
 
@@ -72,8 +73,8 @@ function putNoise(into: Buffer, at: number, turn: number): void {
 }
 
 /**
- * One JSON body of exactly `bytes` bytes: `before`, then "#number noise prose", then `after`. `refresh(n)` rewrites it
- * in place for the n-th request, which takes as long as a memory copy. The caller must send it before the next refresh.
+ * A JSON body. `refresh(n)` rewrites it in place for the n-th request, which takes as long as a memory copy. The caller
+ * must send the body before the next refresh.
  */
 export interface FreshBody {
   buffer: Buffer;
@@ -81,7 +82,8 @@ export interface FreshBody {
 }
 
 /**
- * Lays out a fresh body in `buffer` from `offset`; see FreshBody. Throws if `bytesMin` leaves no room for the text.
+ * Writes a fresh body to `buffer` at `offset`: `before`, then "#number noise prose", then `after`. Throws if `bytesMin`
+ * leaves no room for the text.
  * @returns a function that rewrites the body for the n-th request, with a given number of bytes
  */
 function layBody(
@@ -94,7 +96,8 @@ function layBody(
   const textAt = offset + before.length;
   const textBytes = bytesMin - before.length - after.length;
   const proseAt = textAt + 12 + NOISE_PER_BODY + 1;
-  if (textBytes < 12 + NOISE_PER_BODY + 2) throw new Error(`a body of ${bytesMin} bytes leaves no room`);
+  if (textBytes < 12 + NOISE_PER_BODY + 2)
+    throw new Error(`a body of ${bytesMin} bytes has no room for its text`);
   buffer.write(before, offset, 'latin1');
   buffer[proseAt - 1] = 0x20;
   return (n, bytes) => {
@@ -176,7 +179,7 @@ export function makePlainRequests(bytes: number, host: string, headers = ''): Re
     const bytesNow = bytesMin + (random() % (2 * SPREAD_BYTES + 1));
     const length = String(bytesNow);
     if (length.length !== head.length - 4 - lengthAt)
-      throw new Error(`a body of ${length} bytes has another head`);
+      throw new Error(`a body of ${length} bytes needs a longer or shorter head`);
     buffer.write(length, lengthAt, 'latin1');
     lay(++requestNumber, bytesNow);
     return buffer.subarray(0, head.length + bytesNow);

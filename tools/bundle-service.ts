@@ -1,8 +1,8 @@
 /**
  * The second half of `node tools/bundle.ts`: bundles the service's own code into a few files in src/threads/dist: one
- * file for the entry of each thread and process, and files that these share. Without the bundle, each thread resolves,
- * reads and strips a thousand modules, which takes a second of processor time. The bundle is made only if a source has
- * changed. src/cli/understudy.mjs compares it with the sources, and runs the sources if they differ.
+ * file for the entry of each thread and process, and files that these share. Without the bundle, each thread resolves
+ * and reads a thousand modules and strips their types, which takes a second of processor time. The bundle is made only
+ * if a source has changed. src/cli/understudy.mjs compares it with the sources, and runs the sources if they differ.
  */
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { basename, posix, relative } from 'node:path';
@@ -49,7 +49,8 @@ const LEFT_OUT = [
   'piscina',
   // Loaded when the first mail is sent.
   'nodemailer',
-  // Loaded by the first code that needs it. It is CommonJS: a bundled chunk of it would not export its names.
+  // Loaded by the first code that needs it. It is CommonJS, and a bundled chunk of a CommonJS package does not export
+  // names.
   'undici',
   'uWebSockets.js',
 ];
@@ -60,7 +61,7 @@ const ASKS_FOR_BUNDLE = /[\\/]std[\\/]module-url\.[tj]s$/;
 
 /** The manifest that src/cli/understudy.mjs reads. */
 interface ServiceManifest {
-  /** Length and last change of each source, by its path in the bundled tree. */
+  /** Length and time of the last change of each source, by the source's path in the bundled tree. */
   sources: Record<string, readonly [bytes: number, changed_ms: number]>;
 }
 

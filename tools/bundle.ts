@@ -121,7 +121,7 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
     // says that the bundle is missing.
     if ((error as NodeJS.ErrnoException).code !== 'ERR_MODULE_NOT_FOUND') throw error;
     process.stderr.write(
-      'The dashboard is not bundled, and the service starts slower: esbuild is not installed (npm ci brings it).\n',
+      'esbuild is not installed, so the dashboard is not bundled and the service starts more slowly. Run npm ci to install it.\n',
     );
   }
 }

@@ -114,7 +114,8 @@ class Printer {
     if (Array.isArray(values)) return printValues(values);
     if (Array.isArray(allOf)) return allOf.map((part: Schema) => `(${this.#type(part)})`).join(' & ');
     const choices = (anyOf ?? oneOf) as Schema[] | undefined;
-    // `anyOf` beside `properties` says which fields must occur together. The generated types omit this.
+    // If a schema has `properties`, its `anyOf` only says which fields must occur together. The generated types omit
+    // this.
     if (choices !== undefined && schema.properties === undefined) {
       return [...new Set(choices.map((choice) => this.#type(choice)))].join(' | ');
     }

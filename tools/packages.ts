@@ -119,7 +119,10 @@ async function bundleCommand(source: string, outfile: string): Promise<void> {
   });
 }
 
-/** Omits sources whose exports are not used. This is safe, because loading a source of this project has no side effect. */
+/**
+ * Omits sources whose exports are not used. That is safe: no source of this project has a side effect when it is
+ * loaded.
+ */
 const usedSources: Plugin = {
   name: 'used sources',
   setup(bundler) {
@@ -261,7 +264,7 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const named = process.argv.slice(2);
   for (const folder of named.length > 0 ? named : PACKAGES) {
     if (!existsSync(join(ROOT, 'clients', folder, 'package.json')))
-      throw new Error(`there is no package clients/${folder}`);
+      throw new Error(`clients/${folder} is not a package`);
     await buildPackage(folder);
     process.stdout.write(`clients/${folder}\n`);
   }

@@ -1,7 +1,7 @@
 /**
- * `npm run pin`: removes the marks from the lock file with which older versions of npm run scripts that `allowScripts`
- * forbids. Then it adds missing hashes. It gets the `integrity` of binaries for other platforms, which the lock file
- * may lack, from the registry. It packs the binaries of uWebSockets.js and writes their hashes to
+ * `npm run pin`: removes marks from the lock file that make older versions of npm run scripts which `allowScripts`
+ * forbids. Then it adds missing hashes. The lock file may lack the `integrity` of binaries for other platforms; the
+ * script gets it from the registry. It packs the binaries of uWebSockets.js and writes their hashes to
  * `native/uwebsockets.sha256`. It never changes an existing hash: if one differs, it reports the hash and exits with 1.
  * It prints the names of packages that the registry does not have.
  */
@@ -14,7 +14,7 @@ import { join } from 'node:path';
 // @ts-expect-error plain JavaScript, for Nodes that strip no types
 import { readHashes } from '../native/uwebsockets-binary.mjs';
 
-/** The folder with the lock file and `native`. Tests pass another one. */
+/** The folder that contains the lock file and `native`. Tests pass another folder. */
 const root = process.argv[2] ?? '.';
 const lockPath = join(root, 'package-lock.json');
 const listPath = join(root, 'native', 'uwebsockets.sha256');
@@ -76,7 +76,7 @@ try {
     }
     const [{ filename, integrity }] = JSON.parse(packed) as [{ filename: string; integrity: string }];
     if (integrity !== lock.packages[path]!.integrity) {
-      differing.push(`${spec}: the package differs from the one in the lock file`);
+      differing.push(`${spec}: the registry's package differs from the one in the lock file`);
       continue;
     }
     const binary = spawnSync('tar', ['-xzOf', join(folder, filename), 'package/uws.node'], {
@@ -86,7 +86,10 @@ try {
     const hash = createHash('sha256').update(binary.stdout).digest('hex');
     const listed = hashes.get(`${name}/uws.node`);
     if (listed === undefined) hashes.set(`${name}/uws.node`, hash);
-    else if (listed !== hash) differing.push(`${spec}: the binary has ${hash}, the list says ${listed}`);
+    else if (listed !== hash)
+      differing.push(
+        `${spec}: the binary has the hash ${hash}, but native/uwebsockets.sha256 lists ${listed}`,
+      );
   }
 } finally {
   rmSync(folder, { recursive: true, force: true });

@@ -1,11 +1,11 @@
 /**
- * Synthetic agents whose upstream changes its answers from one day to the next, although their prompts stay the same:
- * the four ways in which that happens. See agent-families.ts. Bench process.
+ * Four silent changes of synthetic agents (agent-families.ts): the upstream answers differently from one day to the
+ * next, although the prompts stay the same. Bench process.
  */
 
 import type { Act, AgentFamily, Fields, LoggedCall } from './agent-family.ts';
 
-/** Changes an agent; null: the agent has nothing that this change applies to. */
+/** Changes an agent. @returns null if the change does not apply to this agent */
 export type AgentChange = (family: AgentFamily) => AgentFamily | null;
 
 /** True for every third run; the same run always gets the same result. */
@@ -52,10 +52,10 @@ export const AGENT_CHANGES: Readonly<Record<string, AgentChange>> = {
   }),
 };
 
-/** Changes what the policy sees, with the effect that its threshold has moved. */
+/** Changes the values that the policy sees, so that its threshold seems to have moved. */
 const MOVED: Readonly<Record<string, (world: Fields) => Fields>> = {
   stock_release: (w) => ({ ...w, stock: w.stock - 15 }),
   expense_check: (w) => ({ ...w, budget: w.budget - 200 }),
-  // Invoices that differ by less than 20 are paid now.
+  // The changed policy pays invoices that differ by less than 20.
   invoice_check: (w) => (Math.abs(w.amount - w.poAmount) < 20 ? { ...w, poAmount: w.amount } : w),
 };

@@ -1,9 +1,9 @@
 /**
  * Synthetic agent families: each repeats a kind of task with other ids, names, amounts and dates, in a small world with
- * tools that answer, fail and mislead, and with a policy in place of the frontier model. Everything on the wire has the
- * form of the Messages API. The same seed gives the same runs. The relegation evaluation uses them, and everything else
- * that needs repetitive traffic (`startRun`, then `nextRequest` / `takeAnswer` until it is null; `askOracle` plays the
- * upstream).
+ * tools that answer, fail and mislead, and with a policy in place of the frontier model. All messages have the form of
+ * the Messages API. The same seed gives the same runs. The relegation evaluation uses these families, and so do other
+ * benches that need repetitive traffic: they call `startRun`, then `nextRequest` and `takeAnswer` until `nextRequest`
+ * returns null. `askOracle` plays the upstream.
  *
  * The policies know nothing of the student. They word the same thing in several ways, reason aloud before some calls,
  * and write free text where a model would (summaries, code). They act on the tools' results, even if another model
@@ -105,7 +105,7 @@ class AgentRun {
     };
   }
 
-  /** The client takes an answer: it runs the tools and continues. */
+  /** Continues the run with an answer: the client runs the tools that it calls. */
   takeAnswer(answer: { content: readonly WireBlock[]; stop_reason: string }): void {
     this.#steps++;
     this.#messages.push({ role: 'assistant', content: structuredClone(answer.content) as WireBlock[] });
@@ -139,7 +139,7 @@ class AgentRun {
     else this.#isBroken = true;
   }
 
-  /** In a varied family: whether an answer to {@link nextRequest} is right, whatever its wording. */
+  /** Whether an answer to {@link nextRequest} is right, in any wording. Only for varied families. */
   isRight(content: readonly WireBlock[]): boolean {
     return isRightAnswer(this.family, this.#world, this.#log, content);
   }
@@ -174,7 +174,7 @@ export const FAMILY_NAMES: readonly string[] = FIXED_FAMILIES.map(({ name }) => 
 /** Names of the families whose answers are judged by their effect (varied-family.ts). */
 export const VARIED_NAMES: readonly string[] = VARIED_FAMILIES.map(({ name }) => name);
 
-/** Whether a change touches what the family has. */
+/** Whether a change applies to the family. */
 export function canChange(family: string, change: AgentChange): boolean {
   const found = FAMILIES.find(({ name }) => name === family);
   return found !== undefined && change(found) !== null;
@@ -190,6 +190,6 @@ export function startRun(
   const found = FAMILIES.findIndex(({ name }) => name === family);
   if (found < 0) throw new Error(`no family ${family}: ${FAMILY_NAMES.join(', ')}`);
   const changed = change === null ? FAMILIES[found]! : change(FAMILIES[found]!);
-  if (changed === null) throw new Error(`family ${family} has nothing of what changes`);
+  if (changed === null) throw new Error(`family ${family} has nothing that this change applies to`);
   return new AgentRun(changed, seed * 16 + found, isShifted);
 }

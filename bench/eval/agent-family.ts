@@ -62,7 +62,7 @@ export interface LoggedCall {
   name: string;
   input: Record<string, unknown>;
   text: string;
-  /** The value of `text` if it is JSON; otherwise null. */
+  /** `text` parsed as JSON; null if it is not JSON. */
   json: Fields | null;
   is_error: boolean;
 }

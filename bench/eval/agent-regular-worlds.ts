@@ -280,7 +280,7 @@ const STOCK: AgentFamily<StockWorld> = {
     wanted: 1 + random.below(60),
     stock: random.below(90),
     reserved: random.below(12),
-    // Above 5,000 a person decides. No golden run comes near that.
+    // A person decides on amounts above 5,000. No golden run has an amount near 5,000.
     amount: isShifted ? money(random, 5_200, 14_000) : money(random, 20, 2_600),
     done: '',
   }),

@@ -9,7 +9,7 @@ interface Baseline {
   fires(steps: readonly MonitorStep[], at: number): boolean;
 }
 
-/** The labelled runs contain all their texts. */
+/** A text of a labelled run is never unknown. */
 const textOf = (known: string | null): string => known ?? '';
 const callOf = (step: MonitorStep): string => `${step.action}\u0000${step.action_input}`;
 const firstLine = (step: MonitorStep): string => textOf(step.observation).split('\n', 1)[0]!;

@@ -31,14 +31,14 @@ const TARGET = 0.05;
 const GOLDEN_RUNS = [20, 40] as const;
 /** Fresh runs of each agent that judge what is served. */
 const FRESH_RUNS = 200;
-/** A form's rate is not known well enough from fewer fresh runs. */
+/** A form that occurs in fewer fresh runs is not judged, because its rate would be too uncertain. */
 const FRESH_MIN = 40;
 const PLANTED = [0.02, 0.06, 0.1, 0.2] as const;
 const PLANTED_TRIALS = 200;
 
 const makeIndex = (dimensions: number): StudentIndex => new ExactIndex(dimensions);
 
-/** Forms of answers that were served, and how many of them broke the promise. */
+/** Number of forms that were served, and how many of them were wrong in more than the promised share of runs. */
 interface Broken {
   served: number;
   broken: number;
@@ -58,8 +58,8 @@ interface BoundPoint {
   /** The forms that broke the promise. */
   forms: { family: string; form: string; golden_runs: number; fresh_runs: number; wrong: number }[];
   /**
-   * By the planted share of wrong runs: how often such a kind is served as a whole, and how often only some of its
-   * forms are.
+   * One entry for each planted share of wrong runs: how often the kind was served as a whole, and how often only some
+   * of its forms were served.
    */
   planted: { wrong: number; trials: number; whole: number; in_part: number; clopper_pearson: number }[];
 }
@@ -117,7 +117,7 @@ function recordAll(family: string, runs: number, seed: number): RecordedStep[] {
   return Array.from({ length: runs }, (_, i) => recordRun(family, seed + i).steps).flat();
 }
 
-/** Serves fresh runs with a student of the golden ones, and counts the forms that are wrong too often. */
+/** Teaches a student from the golden runs, lets it serve fresh runs, and counts the forms that are wrong too often. */
 function judgeServed(
   family: string,
   golden: readonly RecordedStep[],
@@ -163,7 +163,7 @@ function count(counts: Broken, isBroken: boolean): void {
   if (isBroken) counts.broken++;
 }
 
-/** Makes each kind wrong in a share of its runs, and asks calibration whether it serves it. */
+/** Makes each kind wrong in a share of its runs, and counts how often calibration serves that kind. */
 function plant(scored: readonly ScoredStep[], seed: number, point: BoundPoint): void {
   const random = createPrng(seed);
   const kinds = Map.groupBy(

@@ -29,7 +29,7 @@ interface Row {
   run: number;
   set: DataSet;
   passed: boolean;
-  /** 1: a loop; 0: no loop; null: not judged. */
+  /** 1: a loop; 0: no loop; null: the ledger did not judge the step. */
   label: 0 | 1 | null;
   /** null: the rule does not apply to this step. */
   measures: number[] | null;

@@ -26,7 +26,7 @@ const CALM_RUNS = 10_000;
 const TARGET = 0.05;
 const AUDIT_SHARE = 0.05;
 
-/** A covered step: what the student answers, and whether the upstream answers otherwise. */
+/** A covered step: the kind of the student's answer, and whether that answer is wrong. */
 interface Covered {
   kind: string;
   is_wrong: boolean;
@@ -40,10 +40,13 @@ interface AskedRun {
 interface DriftRow {
   family: string;
   change: string;
-  /** Share of the steps that the student covers, and share of these that is wrong, without a watch. */
+  /**
+   * Share of the steps that the student covers, and share of the covered steps that is wrong. No watch takes part in
+   * these figures.
+   */
   covered: number;
   wrong: number;
-  /** Over the watches; null: no covered step was wrong, so there is nothing to notice. */
+  /** Over all watches; null: no covered step was wrong, so a watch has nothing to notice. */
   wrong_served: { median: number; p90: number } | null;
   runs_until_suspended: number | null;
   never_suspended: number;
@@ -140,8 +143,8 @@ function countFalse(runs: readonly AskedRun[]): number {
 }
 
 /**
- * The student continues to serve until every kind of answer that is now wrong is suspended. All wrong answers until
- * then count.
+ * Plays runs after the change until every kind of answer that the change made wrong is suspended. Counts the wrong
+ * answers that are served until then.
  */
 function meetChange(
   family: string,

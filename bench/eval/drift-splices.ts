@@ -1,7 +1,8 @@
 /**
- * Makes runs that certainly drift: the beginning of one labelled run, followed by the steps of another run with another
- * task. So the labels need no annotator. Measures how often silent_topic_drift finds the drift. Inserted steps that
- * talk to a person are left out, because they belong to a different person. Part of the monitors' evaluation.
+ * Measures how often silent_topic_drift finds a drift. It makes runs that certainly drift: each begins like one
+ * labelled run and continues with the steps of another run that has another task. So nobody has to annotate them.
+ * Inserted steps that talk to a person are left out, because they belong to a different person. Part of the monitors'
+ * evaluation.
  */
 import { digestStep } from '../../src/domain/monitors/digest.ts';
 import { maskStep } from '../../src/domain/monitors/masked-step.ts';
@@ -12,7 +13,7 @@ import { type AgentRun, DATA_SETS, type DataSet, dataSetOf } from './agent-runs.
 /** Number of steps before the other run begins, and of steps from the other run. */
 const OWN_STEPS = 4;
 const OTHER_STEPS = 10;
-/** Shorter runs are not inserted. */
+/** Runs with fewer steps than this are not inserted. */
 const OTHER_STEPS_MIN = 6;
 /** Distance to the run that is inserted, because neighbours in the file are almost equal. */
 const STRIDE = 7;

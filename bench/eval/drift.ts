@@ -14,11 +14,11 @@ const KINDS = ['find', 'read', 'check', 'write', 'text'] as const;
 const CALM_RUNS = 10_000;
 const CALM_AGENTS = 1_000;
 const DRIFT_AGENTS = 400;
-/** Runs before the upstream changes, and most runs after that. */
+/** Number of runs before the upstream changes, and maximum number of runs after it. */
 const BEFORE_RUNS = 1_000;
 const AFTER_RUNS = 20_000;
 
-/** Share of a kind's answers that are wrong from the change on. */
+/** For each kind, the share of its answers that are wrong after the change. */
 type Change = Partial<Record<(typeof KINDS)[number], number>>;
 
 const CHANGES: Readonly<Record<string, Change>> = {

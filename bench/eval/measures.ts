@@ -27,12 +27,15 @@ function meanRanks(values: readonly number[]): Float64Array {
   return ranks;
 }
 
-/** @returns places from the highest score down; equal scores keep their order */
+/** @returns the indices of the scores, from the highest score down; equal scores keep their order */
 export function rankAll(scores: readonly number[]): number[] {
   return scores.map((_, i) => i).sort((i, j) => scores[j]! - scores[i]! || i - j);
 }
 
-/** Gains 0 or 1, discount 1 / log2(rank + 1), ideal: all relevant first. */
+/**
+ * Normalized discounted cumulative gain: the gain is 0 or 1, the discount 1 / log2(rank + 1). The ideal ranking has all
+ * relevant documents first.
+ */
 export function ndcgAt10(ranking: readonly number[], relevant: ReadonlySet<number>): number {
   let gain = 0;
   let ideal = 0;
@@ -56,7 +59,7 @@ export function averagePrecision(ranking: readonly number[], relevant: ReadonlyS
   return relevant.size === 0 ? 0 : sum / relevant.size;
 }
 
-/** 1 / rank of the first relevant. */
+/** 1 divided by the rank of the first relevant document. */
 export function reciprocalRank(ranking: readonly number[], relevant: ReadonlySet<number>): number {
   const at = ranking.findIndex((place) => relevant.has(place));
   return at < 0 ? 0 : 1 / (at + 1);

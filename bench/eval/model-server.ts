@@ -39,14 +39,14 @@ interface Known {
   kind: string;
 }
 
-/** A number from 0 to 1, spread evenly, made from the words. */
+/** A number from 0 to 1 that depends only on the words. The numbers are evenly distributed. */
 function draw(...words: readonly string[]): number {
   return createHash('sha256').update(words.join('\n')).digest().readUIntBE(0, 6) / 2 ** 48;
 }
 
 export class ModelServer {
   quality: Quality = 'perfect';
-  /** Decides which kinds of answers it is bad at, and in which steps. */
+  /** Decides which kinds of answers the model often gets wrong, and in which steps it is wrong. */
   seed = 1;
   requests = 0;
   readonly #known = new Map<string, Known>();
@@ -65,7 +65,7 @@ export class ModelServer {
     return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
   }
 
-  /** @param request as it will arrive @param kind of the right answer */
+  /** @param request the request that will arrive later @param kind the kind of the right answer */
   learn(request: { messages?: unknown }, content: Content, kind: string): void {
     this.#known.set(nameStep(request.messages), { content, kind });
   }

@@ -30,7 +30,7 @@ const TARGET = 0.05;
 /** Golden runs of each family: a round keeps about 45 of them for judging. */
 const GOLDEN_RUNS = 75;
 const NEW_RUNS = 30;
-/** A hostile model is asked about fewer runs, because some of its answers never come. */
+/** A hostile model gets fewer requests, because it leaves some of them without an answer. */
 const HOSTILE_STEPS = 120;
 const HOSTILE_DEADLINE_MS = 250;
 const DEADLINE_MS = 60_000;

@@ -47,7 +47,7 @@ interface Judged {
   interventions: number;
 }
 
-/** A verdict on one item: whether it was marked, whether the rule fired, and its run. */
+/** A step or run that is judged: whether annotators marked it, whether the rule fired, and the number of its run. */
 interface Item {
   marked: boolean;
   fired: boolean;
@@ -365,7 +365,7 @@ function printAlarms(alarms: ReturnType<typeof measureAlarms>): void {
 
 function printSplices(splices: ReturnType<typeof measureSplices>): void {
   printTable(
-    'silent_topic_drift: runs (row) that go on with the steps of another task (column), told of those',
+    'silent_topic_drift: runs of the row that continue with steps of a run of the column, and how many the monitor reported',
     DATA_SETS.map((from) => ({
       run: from,
       ...Object.fromEntries(

@@ -12,7 +12,7 @@ import type { RecordedStep } from './relegation-runs.ts';
 
 interface CachedAnswer {
   answer: StudentAnswer;
-  /** The cosine; 1 for an exact match. */
+  /** Cosine of the two requests' vectors; 1 for an exact match. */
   similarity: number;
 }
 
@@ -55,9 +55,9 @@ export class ExactCache {
 const DIMENSIONS = 512;
 
 /**
- * A hashed vector of the words and word pairs of the task and the last message, and of the names of earlier calls,
- * weighted by their rarity. It stands for the usual embedding of a cache, without the cost of a model. Only requests
- * with the same tools are compared.
+ * A cache that finds the most similar request with the same tools. Its vectors replace the usual embedding of such a
+ * cache, without the cost of a model. A vector hashes the words and word pairs of the task and of the last message, and
+ * the names of earlier calls, each weighted by its rarity.
  */
 export class SemanticCache {
   readonly #idf = new Map<number, number>();

@@ -26,7 +26,7 @@ export interface RecordedRun {
 
 export function readStep(request: MessagesRequest): StepDigest {
   const read = readWireStep(WIRES.messages, request, []);
-  if (read === null) throw new Error('a synthetic request has more in it than is read');
+  if (read === null) throw new Error('a synthetic request has content that the student does not read');
   return read.step;
 }
 
@@ -46,7 +46,7 @@ export function readAnswer(answer: MessagesAnswer): AnswerDigest {
     error: null,
   };
   const digest = digestAnswer(normal);
-  if (digest === null) throw new Error('a synthetic answer is no exemplar');
+  if (digest === null) throw new Error('a synthetic answer cannot be learnt');
   return digest;
 }
 

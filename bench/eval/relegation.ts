@@ -7,11 +7,12 @@
  * model's context. An error is an answer that is not equivalent to the frontier model's
  * (src/student/model/equivalence.ts). In the loop: the student acts in the world if it covers a step, otherwise the
  * frontier model does, so histories contain answers of both. An error is an answer that the frontier model would not
- * have given there. The world decides about success, so success does not depend on the definition of equivalence. A
- * variant measures runs that stay with the frontier model after its first answer.
+ * have given there. The world decides whether a run succeeded, so success does not depend on the definition of
+ * equivalence. A variant measures runs in which the frontier model serves all further steps after its first answer.
  *
- * The caches' thresholds are chosen on the held-out steps themselves, for the largest coverage at the target. No real
- * choice could be better. The student's threshold comes only from its golden runs.
+ * The caches' thresholds are chosen on the held-out steps themselves, so that the coverage at the target is as large as
+ * possible. An operator, who does not know these steps, could not choose better thresholds. The student's threshold
+ * comes only from its golden runs.
  */
 
 import { parseArgs } from 'node:util';
@@ -67,7 +68,7 @@ interface LoopPoint {
   success: number;
   cost_saved: number;
   steps_served: number;
-  /** Served answers that the frontier model would not have given there. */
+  /** Share of the served answers that the frontier model would not have given there. */
   error: number;
 }
 
@@ -80,7 +81,7 @@ interface SeedResult {
     held_out: Point;
     shifted: Point;
     loop: LoopPoint;
-    /** Results if the frontier model serves all steps of a run after the first step that it served. */
+    /** Results if the frontier model serves every step of a run after the first one that it served. */
     sticky: LoopPoint;
   }[];
   exact: { held_out: Point; loop: LoopPoint };
@@ -202,7 +203,7 @@ function evaluateSeed(seed: number, runs: number, before: StudentVersion | null)
   const scoredHeld = scoreAll(held, (request) => askStudent(student, request));
   const exact = new ExactCache(golden);
   const semantic = new SemanticCache(golden);
-  // A cache's score is the request's distance, so that a lower score is better for both.
+  // The score of a cache is a distance. So a lower score is better, as for the student.
   const askExact: Ask = (request) => scoreOf(exact.find(request));
   const askSemantic: Ask = (request) => scoreOf(semantic.find(request));
   const semanticHeld = scoreAll(held, askSemantic);
@@ -492,12 +493,13 @@ function judge(results: readonly SeedResult[]): Record<string, boolean> {
       (error) => error <= GOAL_TARGET,
     ),
     'at least 80 % of the steps are served (mean of seeds)': coverage >= GOAL_COVERAGE,
-    'at most 2 % of them are wrong (mean of seeds)': mean(at.map(({ error }) => error)) <= GOAL_ERROR,
-    'no kind of answer is wrong more often than 5 % (all seeds together, of 20 served or more)': [
+    'at most 2 % of the served steps are wrong (mean of seeds)':
+      mean(at.map(({ error }) => error)) <= GOAL_ERROR,
+    'each kind of answer is wrong in at most 5 % (all seeds together, kinds served 20 times or more)': [
       ...addKinds(results).values(),
     ].every(({ served, errors }) => served < KIND_SERVED_MIN || errors / served <= GOAL_TARGET),
-    'coverage at that error is above the semantic cache': coverage > semantic,
-    'coverage at that error is above the exact cache': coverage > exact,
+    'coverage at the 5 % target is above that of the semantic cache': coverage > semantic,
+    'coverage at the 5 % target is above that of the exact cache': coverage > exact,
   };
 }
 
@@ -516,7 +518,7 @@ function row(label: string, cells: readonly string[]): void {
 function printSeeds(results: readonly SeedResult[], runs: number): void {
   const all = <T>(read: (result: SeedResult) => T): T[] => results.map(read);
   console.log(
-    `${runs * FAMILY_NAMES.length} golden runs of ${FAMILY_NAMES.length} agents, ${results.length} seeds; mean over seeds, error also of the worst\n`,
+    `${runs * FAMILY_NAMES.length} golden runs of ${FAMILY_NAMES.length} agents, ${results.length} seeds; means of the seeds, and the error of the worst seed\n`,
   );
   row('', ['coverage', 'error', 'worst', 'new kinds', 'success', 'cost saved']);
   row('frontier model alone', [percent(0), percent(0), percent(0), '', percent(1), percent(0)]);
@@ -562,7 +564,7 @@ function printSeeds(results: readonly SeedResult[], runs: number): void {
   row('', ['served', 'wrong', 'success', 'cost saved']);
   const goal = CURVE_TARGETS.indexOf(GOAL_TARGET);
   for (const [label, way] of [
-    ['  it comes back', 'loop'],
+    ['  the student may serve again', 'loop'],
     ['  the run stays with the upstream', 'sticky'],
   ] as const) {
     const points = all(({ curve }) => curve[goal]![way]);
@@ -588,7 +590,7 @@ function printSeeds(results: readonly SeedResult[], runs: number): void {
 function printBefore(results: readonly SeedResult[]): void {
   const points = results.flatMap(({ before }) => before ?? []);
   if (points.length === 0) return;
-  console.log('\nthe version before: coverage and error, then this one');
+  console.log('\ncoverage and error of the earlier version, then of this version');
   const sum = (list: readonly { served: number; errors: number; steps: number }[]): string[] => {
     const [served, errors, steps] = (['served', 'errors', 'steps'] as const).map((key) =>
       list.reduce((all, point) => all + point[key], 0),
@@ -623,7 +625,7 @@ function printKinds(results: readonly SeedResult[]): void {
   const clean = kinds.filter(([, { errors }]) => errors === 0);
   const proven = clean.filter(([, { served }]) => boundError(0, served) <= GOAL_TARGET);
   console.log(
-    `  ${clean.length} kinds without an error, ${proven.length} of them served often enough to say so`,
+    `  ${clean.length} kinds without an error, ${proven.length} of them served often enough to prove the target`,
   );
   console.log('');
 }

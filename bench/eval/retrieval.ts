@@ -40,7 +40,7 @@ const BASELINES: Record<string, Record<string, Partial<Scores>>> = {
   },
 };
 
-/** A set's measures of an embedder; null: not measured. */
+/** An embedder's measures on one set; null: not measured. */
 interface Scores {
   spearman: number | null;
   ndcg_at_10: number | null;
@@ -97,7 +97,7 @@ export async function evaluateRetrieval(...args: string[]): Promise<void> {
       const file = new URL(name, setsDir);
       if (existsSync(file)) return parse(readFileSync(file));
       skipped.push(name);
-      console.log(`skipped: ${name} is not there`);
+      console.log(`skipped: ${name} does not exist`);
       return null;
     };
     const pairs = read('stsb-dev.csv', parsePairs);
@@ -215,7 +215,7 @@ async function scoreAsPatterns(
 
 /** @returns nDCG@10 by split */
 async function scoreStored(line: JsonLine, org_id: string, set: RankedSet): Promise<Map<string, number>> {
-  /** Documents by their pattern, because near-duplicates share a pattern. */
+  /** The documents of each pattern. Near-duplicates share a pattern. */
   const places = new Map<string, number[]>();
   const filled = [...set.docs.entries()].filter(([, { text }]) => text.trim() !== '');
   for (let at = 0; at < filled.length; at += IMPORTED_AT_ONCE) {

@@ -1,9 +1,8 @@
 /**
- * The student on conversations that the project's generator did not make: two public customer-service suites
- * (../shared/trajectories, its README says which). It learns from runs that passed the suite's own check, and is asked
- * about the steps of other runs that passed: of other trials of the same tasks, or of other tasks. A served answer is
- * wrong if the run had another answer there. The customer is a model, so no two trials have the same texts. Bench
- * process.
+ * Measures the student on public conversations: two customer-service suites (../shared/trajectories, its README names
+ * them). The student learns from runs that passed the suite's own check, and is asked about the steps of other runs
+ * that passed. These are other trials of the same tasks, or runs of other tasks. A served answer is wrong if the run
+ * had another answer there. The customer is a model, so no two trials have the same texts. Bench process.
  */
 
 import { existsSync, readFileSync } from 'node:fs';
@@ -26,8 +25,8 @@ const FOLDS = 4;
 const CALIBRATION_FOLDS = 3;
 const TARGETS = [0.05, 0.2] as const;
 /**
- * The threshold that replaces a student's own ones. It shows what the student has learnt, without regard to the
- * evidence.
+ * A threshold that replaces the student's own thresholds. It shows what the student has learnt, even if the evidence is
+ * too small for it to serve.
  */
 const UNPROVEN_SCORE = 0.5;
 const SIMILARITIES = [0.9, 0.98] as const;
@@ -84,7 +83,7 @@ function readTrajectories(file = FILE): Trajectory[] | null {
 export function evaluateTrajectories(file?: string): SplitResult[] | null {
   const all = readTrajectories(file);
   if (all === null) {
-    console.log('\npublic trajectories: left out, ../shared/trajectories is not there');
+    console.log('\npublic trajectories are left out: ../shared/trajectories does not exist');
     return null;
   }
   const results: SplitResult[] = [];
@@ -250,7 +249,7 @@ function recordStep(
 function print(results: readonly SplitResult[]): void {
   for (const { suite, split, learnt_runs, asked_runs, ways } of results) {
     console.log(
-      `\n${suite}, split by ${split}: ${asked_runs} passed runs asked about, each by a student of some ${learnt_runs} others`,
+      `\n${suite}, split by ${split}: ${asked_runs} passed runs, each judged with a student of about ${learnt_runs} other runs`,
     );
     console.log(`${''.padEnd(34)}    served   of steps     wrong   at most   changes (wrong)`);
     for (const [way, { steps, served, wrong, changes }] of Object.entries(ways))

@@ -14,9 +14,9 @@ type Phrases = readonly (readonly string[])[];
 /** A text that may be worded in several ways. */
 interface VariedText {
   phrases: Phrases;
-  /** Values that every right wording has. */
+  /** Values that every right wording contains. */
   needs: readonly string[];
-  /** Values and words that no right wording has. */
+  /** Values and words that no right wording contains. */
   never?: readonly string[];
 }
 

@@ -1,6 +1,6 @@
 /**
  * The worlds of the varied agents (varied-family.ts): a support desk, a ledger in SQL, code fixes in a shell, a shop's
- * pages, a calendar, alerts. They are tuned families: rules were developed on them. Bench process.
+ * pages, a calendar, alerts. The student's rules were developed on these families. Bench process.
  */
 
 import type { AgentFamily, LoggedCall } from './agent-family.ts';
@@ -828,7 +828,7 @@ ${requestNoise(random)}`,
 
 const VARIED = [DESK, SQL, FIX, SHOP, CALENDAR, ALERTS] as readonly VariedFamily[];
 
-/** The varied families, in the form of other families. */
+/** The varied families as `AgentFamily`. */
 export const VARIED_FAMILIES: readonly AgentFamily[] = VARIED.map(
   (family) => toFamily(family) as AgentFamily,
 );

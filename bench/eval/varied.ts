@@ -27,7 +27,8 @@ interface VariedPoint {
   /** Served answers with a wrong effect. */
   wrong: number;
   /**
-   * Steps that were not served although the student's answer was right, and all steps that were not served by reason.
+   * `refused_right`: steps that were not served although the student's answer was right. `reasons`: all steps that were
+   * not served, by reason.
    */
   refused_right: number;
   reasons: Record<string, number>;

@@ -14,7 +14,7 @@ import type * as Fit from '../../src/teaching/student-fit.ts';
 import type * as Runs from './relegation-runs.ts';
 import type { RecordedStep } from './relegation-runs.ts';
 
-/** The functions of the version that are called. */
+/** The functions of that version that this file calls. */
 export interface StudentVersion {
   calibration: typeof Calibration;
   fit: typeof Fit;
@@ -38,7 +38,7 @@ export function loadVersion(directory: string): StudentVersion {
     const candidates = paths.map((path) => resolve(directory, path));
     return require(candidates.find((path) => existsSync(path)) ?? candidates[0]!) as unknown;
   };
-  // Until November 2026 these two files were beside the student.
+  // Versions before November 2026 have these two files in `src/student`.
   return {
     calibration: load(
       'src/teaching/calibration.ts',
@@ -51,8 +51,8 @@ export function loadVersion(directory: string): StudentVersion {
 }
 
 /**
- * What that version serves of held-out steps, at each target. Each version uses its own definition of equivalent
- * answers.
+ * Measures which held-out steps that version serves at each target, and how many of its answers are wrong. Each version
+ * uses its own definition of equivalent answers.
  */
 export function measureVersion(
   { calibration, fit, student, runs }: StudentVersion,

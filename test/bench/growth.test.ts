@@ -26,7 +26,7 @@ it('growth is a higher cost for each exchange, or a clearly slower question', ()
   const grown = makePoint(300_000, { read_cpu_ms_per_1000: 180, list_cpu_ms: { '/capture/runs': 60 } });
   expect(findGrowing([makePoint(1_000), grown])).toEqual([
     'processor time of /capture/runs: 3.0 times',
-    'processor time of reading each: 2.0 times',
+    'processor time of reading an item: 2.0 times',
   ]);
   const quick = [
     makePoint(1_000, { list_cpu_ms: { '/capture/runs': 1 } }),
@@ -39,7 +39,7 @@ it('growth is shown as a table with a unit in each cell', () => {
   const points = [makePoint(1_000), makePoint(300_000)];
   const lines = describeGrowth({ exchanges: points, runs: [], grows: [] });
   expect(lines[0]).toMatch(/^exchanges +1,000 +300,000$/);
-  expect(lines).toContainEqual(expect.stringMatching(/^disk bytes each +1500 B +1500 B$/));
+  expect(lines).toContainEqual(expect.stringMatching(/^disk bytes per item +1500 B +1500 B$/));
   expect(lines).toContainEqual(expect.stringMatching(/^memory +300 MB +300 MB$/));
   expect(lines).toContainEqual(expect.stringMatching(/^p99 of \/capture\/runs +40\.0 ms +40\.0 ms$/));
   expect(lines.at(-1)).toBe('nothing grows');

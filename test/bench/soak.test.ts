@@ -31,7 +31,7 @@ it.each([
   [{ unindexed: 9_000 }, 'the number of exchanges that are not indexed grows from 300 to 9000'],
   [{ dropped: 7 }, '7 exchanges were dropped'],
   [{ anon_bytes: 900e6 }, 'memory, in MB, grows from 505 to 900'],
-  [{ refused: 1 }, 'lists were refused in 10 looks'],
+  [{ refused: 1 }, 'lists were refused in 10 checks'],
 ])('is not %j in the second half', (later, fault) => {
   const looks = makeLooks((half) => (half === 0 ? {} : later));
   expect(judgeSoak(looks, 0).faults).toEqual([fault]);

@@ -8,7 +8,7 @@ import OpenAI from 'openai';
 import type { Answer, HeldBackAgent, Result, Run } from './held-back-agent.ts';
 
 const MAX_TOKENS = 2_000;
-/** Requests are counted, so the SDK must not repeat any. */
+/** The trial counts requests, so the SDK must not repeat any. */
 const MAX_RETRIES = 0;
 
 interface Asked {
@@ -19,7 +19,7 @@ interface Asked {
 export interface AgentClient {
   /** @throws what the SDK throws */
   ask(): Promise<Asked>;
-  /** @param results of the last answer's calls, in their order */
+  /** @param results the results of the last answer's calls, in their order */
   tell(results: readonly Result[]): void;
 }
 

@@ -22,7 +22,10 @@ import { supportDesk } from './studied/support-desk.ts';
 import { textLocaliser } from './studied/text-localiser.ts';
 import { trainBooker } from './studied/train-booker.ts';
 
-/** In the order of their seeds: a new agent comes last, and one that was studied keeps its place. */
+/**
+ * All agents. An agent's position decides its seeds: so a new agent is added at the end, and a studied agent keeps its
+ * position.
+ */
 export const HELD_BACK_AGENTS: readonly HeldBackAgent[] = [
   supportDesk,
   sqlAnalyst,
@@ -65,7 +68,7 @@ export const STUDIED_AGENTS: readonly HeldBackAgent[] = [
   codeReviewer,
 ];
 
-/** Agents that judge the student: no rule of it is tuned on them. */
+/** Agents that judge the student. No rule of the student is tuned on them. */
 export const JUDGES: readonly HeldBackAgent[] = HELD_BACK_AGENTS.filter(
   (agent) => !STUDIED_AGENTS.includes(agent),
 );

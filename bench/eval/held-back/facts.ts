@@ -8,9 +8,9 @@ export interface Facts {
 }
 
 /**
- * @param known what the text may name: the true values, and the content of the request. A number, date, time or id that is not
- *   in it makes the text wrong
- * @param names that the text may contain only if `known` does
+ * @param known the true values and the content of the request. A number, date, time or id that `known` does not contain
+ *   makes the text wrong
+ * @param names names that the text may contain only if `known` contains them
  * @returns why the text is wrong; null: it is right
  */
 export function faultOf(text: string, facts: Facts, known: string, names: readonly string[]): string | null {

@@ -1,4 +1,4 @@
-/** Lines of text for tables of the held-back trials' figures, and their sums. Pure; bench process. */
+/** Sums the figures of held-back trials, and writes them as lines of a table. Pure; bench process. */
 
 import type { TrialFigures } from './trial-figures.ts';
 

@@ -14,7 +14,7 @@ const RETRY_ASIDES = [
 ];
 const RETRY_ASIDE_SHARE = 0.4;
 
-/** The turns without the calls that did not happen. */
+/** The turns without the calls that failed for a moment. */
 function settledTurns(turns: readonly Turn[]): Turn[] {
   return turns.flatMap(({ answer, results }) => {
     const kept = answer.calls.flatMap((call, at) =>
@@ -31,8 +31,8 @@ function settledTurns(turns: readonly Turn[]): Turn[] {
 }
 
 /**
- * All moves that are right now: after a transient failure the same calls again, otherwise the moves that the agent's
- * world lists.
+ * All moves that are right after these turns. After a transient failure these are the same calls again, otherwise the
+ * moves that the agent's world lists.
  */
 export function movesNow(run: Run, turns: readonly Turn[]): Move[] {
   const last = turns.at(-1);
@@ -61,7 +61,7 @@ function choose(prng: Prng, moves: readonly Move[]): Move {
     left -= move.weight;
     if (left < 0) return move;
   }
-  throw new Error('the frontier model does not know how to go on');
+  throw new Error('the frontier model has no right move');
 }
 
 function sayAside(prng: Prng, agent: HeldBackAgent, turns: readonly Turn[]): string {

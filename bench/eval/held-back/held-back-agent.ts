@@ -28,7 +28,7 @@ export interface Answer {
 export interface Result {
   text: string;
   is_error: boolean;
-  /** The tool was unreachable and nothing happened; the same call may work now. */
+  /** The tool was unreachable, so the call had no effect. The same call may succeed later. */
   is_transient?: boolean;
 }
 
@@ -71,7 +71,7 @@ export interface Move {
 
 /**
  * - `usual`: like the golden runs
- * - `restricted`: a sentence of the prompt or the task forbids, limits or permits something, and that decides a step
+ * - `restricted`: a sentence of the prompt or the task forbids, limits or permits something, which decides a step
  * - `changed`: the frontier model or a tool behaves differently than in the golden runs, and no prompt says so
  */
 export type RunKind = 'usual' | 'restricted' | 'changed';
@@ -98,7 +98,7 @@ export interface HeldBackAgent {
   /** Texts that the model writes beside calls, and how often. */
   asides: readonly string[];
   aside_share: number;
-  /** Names that a text may contain only if its values or the task do. */
+  /** Names that a text may contain only if its values or the task contain them. */
   names: readonly string[];
   start(seed: number, kind: RunKind): Run;
 }
@@ -117,12 +117,12 @@ export function tool(name: string, description: string, fields: Readonly<Record<
   return { name, description, parameters: { type: 'object', properties, required } };
 }
 
-/** What a tool found. */
+/** The result of a tool that succeeded. */
 export function good(value: unknown): Result {
   return { text: typeof value === 'string' ? value : JSON.stringify(value), is_error: false };
 }
 
-/** Why a tool did nothing. */
+/** The result of a tool that failed. */
 export function bad(text: string): Result {
   return { text, is_error: true };
 }

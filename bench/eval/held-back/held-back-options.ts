@@ -28,7 +28,7 @@ export interface LiveOptions extends TrialOptions {
 }
 
 export interface OfflineOptions extends TrialOptions {
-  /** Runs of each agent like the golden ones. */
+  /** Usual runs of each agent, that is runs like the golden ones. */
   runs: number;
 }
 
@@ -122,13 +122,13 @@ function readCounts(name: string, text: string): number[] {
     .filter(Boolean)
     .map((each) => readCount(name, each));
   if (counts.some((count, at) => count <= (counts[at - 1] ?? 0)))
-    throw new Error(`--${name} has rising numbers from 1 on: ${text}`);
+    throw new Error(`--${name} must be whole numbers above 0, each larger than the one before: ${text}`);
   return counts;
 }
 
 function readCount(name: string, text: string): number {
   const count = Number(text);
-  if (!Number.isSafeInteger(count) || count < 0) throw new Error(`--${name} is a whole number: ${text}`);
+  if (!Number.isSafeInteger(count) || count < 0) throw new Error(`--${name} must be a whole number: ${text}`);
   return count;
 }
 

@@ -4,7 +4,7 @@ import { percent, row, sumFigures, tellReasons } from './figure-table.ts';
 import type { HeldBackResult, HeldBackStage, Return, SilentChange } from './held-back-result.ts';
 import type { TrialFigures } from './trial-figures.ts';
 
-/** The student counts as back if it serves this share of what it served before the silent change. */
+/** The student has recovered if it serves this share of what it served before the silent change. */
 const BACK_SHARE = 0.8;
 /** Share of a kind of answer that may be wrong. */
 const PROMISE = 0.05;
@@ -57,7 +57,7 @@ function cells({ steps, served, wrong, audited, refused, runs, runs_served }: Tr
   ];
 }
 
-/** For each agent's kinds of answers with errors: the number of wrong ones and of served ones. */
+/** Lists the kinds of answers with errors, by agent, each with the number of wrong answers and of served answers. */
 function tellKinds(live: HeldBackStage['live']): string {
   return Object.entries(live)
     .flatMap(([name, { kinds }]) =>

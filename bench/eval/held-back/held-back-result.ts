@@ -13,7 +13,7 @@ export interface HeldBackStage {
   restricted: ByAgent<TrialFigures>;
 }
 
-/** Some runs after a round that followed the change. */
+/** Results of the runs after a round that followed the change. */
 export interface Return {
   /** Runs of each agent since the change, before the round. */
   new_runs: number;
@@ -44,11 +44,11 @@ export interface HeldBackResult {
   seed: number;
   stages: HeldBackStage[];
   silent_change: SilentChange | null;
-  /** Processor time of everything, this process and the services included. */
+  /** Processor time of this process and of all processes that it started. */
   cpu_s: number;
 }
 
-/** The steps that one agent's student would serve after this many golden runs, without a gateway. */
+/** What one agent's student would serve after this many golden runs, measured without a gateway. */
 export interface OfflineResult {
   agent: string;
   golden_runs: number;

@@ -1,6 +1,7 @@
 /**
  * `npm run eval -- relegation --held-back`: runs agents that the student was not developed with, live through a
- * gateway, with the official SDKs (README.md of this folder). Bench process; the service and the rounds are others.
+ * gateway, with the official SDKs (README.md of this folder). Bench process; the service and the rounds are separate
+ * processes.
  */
 
 import { cpSync, mkdtempSync, rmSync } from 'node:fs';
@@ -106,7 +107,7 @@ class Trial {
     return { golden_runs, changed_runs: first, agents, rounds_cpu_s };
   }
 
-  /** A round, and runs with the student that serves then. @param at of `changed` @param new_runs since the change */
+  /** Runs a round, and then live runs with the new student. @param at of `changed` @param new_runs since the change */
   async #return(copy: string, student: string, at: number, new_runs: number) {
     const { say, returned, checkout, changed } = this.#options;
     // Runs after earlier rounds also count as new.

@@ -4,11 +4,11 @@ import type { Move, WantedCall } from './held-back-agent.ts';
 
 /** More calls at once would have too many subsets. */
 const CALLS_MAX = 8;
-/** How often a model that makes one call at a time takes the first one in the list. */
+/** How often a model that makes one call at a time chooses the first call of the list. */
 const FIRST_SHARE = 0.8;
 
 /**
- * Any of the calls, alone or together, is right.
+ * Lists the moves of independent calls: it is right to make any of them, alone or together.
  * @param together how often the model makes all at once; otherwise it makes one, mostly the first
  * @throws Error for more than `CALLS_MAX` calls
  */

@@ -32,7 +32,7 @@ const USAGE = {
 
 const makeIndex = (dimensions: number) => new ExactIndex(dimensions);
 
-/** The functions of the version that are called. */
+/** The functions of the checkout that this file calls. */
 export interface StudentCode {
   answers: typeof AnswerModule;
   students: typeof StudentModule;
@@ -45,7 +45,7 @@ interface Said {
   is_served: boolean;
   /** Why the step is not served. */
   reason: string;
-  /** What it serves or would have served; null: it has no answer. */
+  /** The answer that the student serves or would have served; null: it has none. */
   answer: Answer | null;
 }
 
@@ -55,7 +55,7 @@ export interface OfflineStudent {
   ask(step: RecordedStep): Said;
 }
 
-/** @param checkout with its dependencies */
+/** @param checkout a checkout whose dependencies are installed */
 export function loadStudentCode(checkout: string): StudentCode {
   // The path is known only at run time.
   const require = createRequire(import.meta.url);
@@ -95,7 +95,7 @@ export async function teachOffline(
   return { round_cpu_s: (user + system) / 1e6, ask };
 }
 
-/** The form in which a round finds it in a capture database. */
+/** The recorded runs in the form in which a round reads them from a capture database. */
 function gatherMaterial(
   code: StudentCode,
   { name, wire }: HeldBackAgent,
@@ -130,7 +130,8 @@ function gatherMaterial(
 
 function readStep({ steps }: StudentCode, { agent, body, headers }: RecordedStep) {
   const read = steps.readStep(steps.WIRES[agent.wire], parseExact(body.toString()), headers);
-  if (read === null) throw new Error(`a request of the ${agent.name} has more in it than is read`);
+  if (read === null)
+    throw new Error(`a request of the ${agent.name} has content that the student does not read`);
   return read.step;
 }
 

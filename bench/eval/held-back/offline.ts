@@ -39,11 +39,14 @@ export async function measureOffline(
 interface RecordedAgent {
   usual: RecordedRun[];
   restricted: RecordedRun[];
-  /** For each number of golden runs, the runs that this number adds. */
+  /** The golden runs in steps: each entry adds runs until there are `golden_runs` of them. */
   golden: { golden_runs: number; added: RecordedRun[] }[];
 }
 
-/** Records before anything is taught: a round takes the thread for so long that connections which wait would be closed. */
+/**
+ * Records all runs of an agent before the first round. A round blocks the thread for so long that idle connections
+ * would be closed.
+ */
 async function recordAgent(
   agent: HeldBackAgent,
   { golden, runs, restricted, seed }: OfflineOptions,
@@ -66,7 +69,7 @@ async function recordAgent(
   }
 }
 
-/** The agent has its own student, since agents share nothing. */
+/** Measures one agent with its own student, because agents share nothing. */
 async function measureAgent(
   agent: HeldBackAgent,
   code: StudentCode,

@@ -1,4 +1,4 @@
-/** The seeds of the held-back agents' runs, the same in live and offline trials. Pure; bench process. */
+/** The seeds of the held-back agents' runs. Live and offline trials use the same seeds. Pure; bench process. */
 
 import { HELD_BACK_AGENTS } from './agents.ts';
 import type { HeldBackAgent, RunKind } from './held-back-agent.ts';
@@ -18,7 +18,7 @@ export class Seeds {
     this.#base = seed * 100 * SERIES_RANGE;
   }
 
-  /** @throws Error for a run whose seed the next agent has */
+  /** @throws Error if the run's seed belongs to the next agent */
   of(series: RunSeries, agent: HeldBackAgent, run: number): number {
     if (run >= AGENT_RANGE) throw new Error(`an agent has at most ${AGENT_RANGE} runs of a series`);
     const place = HELD_BACK_AGENTS.indexOf(agent) + 1;

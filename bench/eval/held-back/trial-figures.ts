@@ -6,7 +6,7 @@ import type { TrialRun, TrialStep } from './trial-run.ts';
 import type { Explanation } from './trial-service.ts';
 import { judgeAnswer } from './truth.ts';
 
-/** Most wrong answers that are shown as examples. */
+/** Maximum number of wrong answers that are shown as examples. */
 const EXAMPLES_MAX = 8;
 
 /** Steps that the upstream served, by what the student would have answered. */
@@ -26,7 +26,7 @@ export interface TrialFigures {
   /** Audited steps for which the student's answer was wrong. */
   audited_wrong: number;
   refused: Refusals;
-  /** By the gateway's reason. */
+  /** Refused steps by the gateway's reason. */
   reasons: Record<string, Refusals>;
   /** Runs in which the student served every step, each with a right answer. */
   runs_served: number;

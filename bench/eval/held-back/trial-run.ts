@@ -23,7 +23,7 @@ const TRANSIENT_ERRORS = [
   'error: the service did not answer in time, please try again',
   'HTTP 503: temporarily unavailable',
 ];
-/** Share of the runs for golden runs that their client abandons, so that they are not golden. */
+/** Share of the runs that their client abandons while golden runs are recorded. Such a run is not golden. */
 const GIVEN_UP_SHARE = 0.03;
 
 /** A step of a trial. */
@@ -45,7 +45,7 @@ export interface TrialRun {
   is_given_up: boolean;
 }
 
-/** A fake provider: the frontier model of the present run answers. */
+/** A fake provider, which answers as the frontier model of the present run. */
 export class TrialProvider {
   readonly #fake: FakeProvider;
   readonly #asked: { answer: (() => Answer) | null };
@@ -114,7 +114,8 @@ export class TrialDriver {
       client.tell(results);
       turns.push({ answer: step.answer, results });
     }
-    if (givesUpAfter === STEPS_MAX) throw new Error(`${agent.name} ${seed}: no end after ${STEPS_MAX} steps`);
+    if (givesUpAfter === STEPS_MAX)
+      throw new Error(`${agent.name} ${seed}: the run did not end within ${STEPS_MAX} steps`);
     return { steps, is_given_up: true };
   }
 

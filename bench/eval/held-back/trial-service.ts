@@ -39,7 +39,7 @@ export interface TrialService {
   url: string;
   db: string;
   stats(): Promise<RelegationStats>;
-  /** Waits until the gateway asks a version above `version`. */
+  /** Waits until the gateway uses a student above `version`. @returns that student's version */
   awaitStudent(version: number): Promise<number>;
   flush(): Promise<void>;
   /** null: the step was not captured. */
@@ -75,7 +75,7 @@ export async function startTrialService(
       RATE_LIMIT_BURST: '1000000',
       GW_UPSTREAM_BASE: upstream,
       GW_RELEGATION_WIRES: 'messages,chat_completions,responses',
-      // A high deadline, because a busy machine must not change the result.
+      // The deadline is high, so that a busy machine does not change the result.
       GW_STUDENT_TIMEOUT_MS: '20000',
       ...(student === null ? {} : { SVC_DISTILL_DIR: student }),
     },
@@ -112,7 +112,7 @@ async function awaitVersion(stats: () => Promise<RelegationStats>, above: number
     if (student !== null && version !== null && version > above) return version;
     await delay(LOOK_MS);
   }
-  throw new Error('the gateway does not take the new student');
+  throw new Error('the gateway does not load the new student');
 }
 
 async function askJson<T>(url: string, init: RequestInit): Promise<T | null> {
@@ -170,7 +170,7 @@ export async function runRound(db: string, student: string, checkout: string): P
       said += text;
     });
   const code = await new Promise<number | null>((resolve) => child.once('close', resolve));
-  if (code !== 0) throw new Error(`loop ended with ${code}:\n${said.slice(-3_000)}`);
+  if (code !== 0) throw new Error(`understudy loop exited with ${code}:\n${said.slice(-3_000)}`);
   const after = existsSync(manifest) ? readFileSync(manifest, 'utf8') : '';
   return { is_published: after !== before, said, cpu_s: readChildrenCpu() - from };
 }

@@ -7,7 +7,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { faultOf } from './facts.ts';
 import type { Answer, FreeText, HeldBackAgent, Move, Run, ToolCall, WantedCall } from './held-back-agent.ts';
 
-/** Length of a wrong text that is shown with its fault. */
+/** Longer texts are cut to this length where a fault quotes them. */
 const TOLD_CHARACTERS = 160;
 
 /** The model's request, and names that a text must not invent. */
@@ -30,7 +30,7 @@ export function judgeAnswer(
   const faults = moves
     .filter(({ is_slip }) => is_slip !== true)
     .map((move) => faultOfMove(run, move, answer, asked));
-  return faults.includes(null) ? null : (faults[0] ?? 'nothing is right here');
+  return faults.includes(null) ? null : (faults[0] ?? 'no move is right at this point');
 }
 
 /** The frontier model's version of the call; null: no move has such a call. */
@@ -41,7 +41,7 @@ export function findWanted(run: Run, moves: readonly Move[], call: ToolCall): Wa
 function faultOfMove(run: Run, move: Move, answer: Answer, asked: Asked): string | null {
   if (move.text !== undefined)
     return answer.calls.length > 0
-      ? `calls ${answer.calls[0]!.name} instead of ending`
+      ? `calls ${answer.calls[0]!.name} instead of ending the run`
       : faultOfText(answer.text, move.text, asked);
   if (answer.calls.length === 0)
     return `says "${answer.text.slice(0, TOLD_CHARACTERS)}" instead of ${nameCalls(move)}`;

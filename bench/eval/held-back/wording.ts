@@ -7,7 +7,7 @@ const CHOICE = /\{([^{}]*)\}/;
 
 /**
  * @param template `{a|b}` chooses, innermost first; `<name>` is a value
- * @throws Error if a value is missing, because then the template is wrong
+ * @throws Error if the template names a value that `values` lacks
  */
 export function word(prng: Prng, template: string, values: Readonly<Record<string, string>>): string {
   let text = template;

@@ -161,7 +161,7 @@ function makeClaim(prng: Prng, kind: RunKind): Claim {
   };
 }
 
-/** The cost of the repair in lines that add up to the total. */
+/** An estimate of the repair: lines whose costs add up to the total. */
 function writeEstimate(prng: Prng, { cause, thing, total, holder, happened }: Claim): string {
   const items = shuffle(prng, DAMAGES[cause].items).slice(0, between(prng, 2, 4));
   let left = Math.round(total * 100);
@@ -265,7 +265,7 @@ class HandlerRun implements Run {
     const prng = createPrng(seed);
     const claim = makeClaim(prng, kind);
     const usual = decide(claim, SETTLE_MAX);
-    // Since the change the model wants an invoice before it pays.
+    // In a changed run, the model wants an invoice before it pays.
     const changed: Outcome = { does: 'request', document: 'invoice' };
     const { outcome, rule, wish } =
       kind === 'restricted'
@@ -350,7 +350,7 @@ class HandlerRun implements Run {
     const outcome = this.#outcome;
     if (outcome.does === 'decline') return outcome.why === 'below excess';
     if (outcome.does === 'request') return outcome.document === 'invoice';
-    // A sentence may send any claim to an adjuster.
+    // In a restricted run, a sentence may require an adjuster for any claim.
     return outcome.does !== 'refer' || this.#claim.total > SETTLE_MAX;
   }
 
@@ -390,7 +390,7 @@ class HandlerRun implements Run {
     return [amount!, plain!];
   }
 
-  /** null: the task forbids to decide. */
+  /** The call that decides the claim; null: the task forbids a decision. */
   #decision(): WantedCall | null {
     const claim_id = this.#claim.id;
     const outcome = this.#outcome;
@@ -572,7 +572,7 @@ function decide(claim: Claim, settle_max: number): Outcome {
   return { does: 'settle', amount: roundCents(Math.min(total - excess, limit)) };
 }
 
-/** A sentence that decides a claim, which has everything that a payment needs. */
+/** Gives the claim everything that a payment needs, and adds a sentence that changes the decision. */
 function restrict(prng: Prng, claim: Claim): { outcome: Outcome; rule: string; wish: string } {
   claim.total = roundCents(claim.excess + between(prng, 20_000, 300_000) / 100);
   const way = prng.below(3);

@@ -25,9 +25,9 @@ import { callsOf } from '../turns.ts';
 import { addDays, isoDate, makeDay, makeId, makePerson, PERSON_NAMES, plainMoney } from '../vocabulary.ts';
 import { between, pick, shuffle, word } from '../wording.ts';
 
-/** Percent of CPU. An instance whose peak stays below it is idle. */
+/** Percent of CPU. An instance is idle if its peak stays below this. */
 const IDLE_PEAK = 5;
-/** Percent of CPU. An instance whose peak stays below it may shrink. */
+/** Percent of CPU. An instance may get a smaller machine type if its peak stays below this. */
 const SHRINK_PEAK = 40;
 const DAYS = 14;
 
@@ -108,7 +108,7 @@ function makeInstances(prng: Prng, owners: readonly string[]): Instance[] {
   }));
 }
 
-/** Machine types that a text must not name: all others. */
+/** The machine types that a text must not name: all except the named ones. */
 function barTypes(...named: readonly string[]): RegExp[] {
   const others = TYPES.filter((type) => !named.includes(type));
   return [/\bc[013-9]-/, ...others.map((type) => new RegExp(`\\b${type}\\b`))];
@@ -126,9 +126,9 @@ class WatcherRun implements Run {
   /** The instance that the task names. */
   readonly #named: Instance;
   readonly #usage = new Map<string, string>();
-  /** Whether a sentence permits to stop what is tagged keep. */
+  /** Whether a sentence permits the agent to stop instances that are tagged `keep`. */
   readonly #may_stop_kept: boolean;
-  /** Dollars a day; a sentence forbids to stop anything above it. */
+  /** Dollars a day. A sentence forbids the agent to stop instances that cost more. */
   readonly #cost_max: number;
   readonly #reads_only: boolean;
 
@@ -237,7 +237,7 @@ class WatcherRun implements Run {
     return good(`${found.id} ${name === 'stop_instance' ? 'stopping' : 'updated'}`);
   }
 
-  /** The instances whose usage decides. */
+  /** The instances whose usage the agent must read. */
   get #watched(): Instance[] {
     if (this.#intent === 'dearest') return [];
     if (this.#intent !== 'idle') return [this.#named];
@@ -294,7 +294,7 @@ class WatcherRun implements Run {
         : [];
     if (this.#intent !== 'idle') return [];
     return this.#idle.map(({ id, peak }) =>
-      // Since the change the model only marks what it would stop.
+      // In a changed run, the model only marks the instances that it would stop.
       this.#kind === 'changed'
         ? { name: 'label_instance', input: { instance_id: id, label: 'idle' } }
         : {

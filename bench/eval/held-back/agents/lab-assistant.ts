@@ -42,9 +42,9 @@ import {
 } from './measured-batch.ts';
 
 const DILUTIONS = [2, 5, 10, 20, 50] as const;
-/** Readings that a sentence allows for a repeat at most. */
+/** Maximum number of readings that a sentence allows for a repeat. */
 const FEW_READINGS = 3;
-/** The RSD in percent that a sentence permits; no spread of a sample is larger. */
+/** The relative standard deviation in percent that a sentence permits. No sample has a larger one. */
 const PERMITTED_RSD = 14;
 
 const TOOLS = [
@@ -157,7 +157,7 @@ const EXCLUDED = 'exclu|left out|leave out|leaving out|dropp|discard|remov|witho
 const REQUESTED =
   'more of|new sample|more sample|more material|fresh|asked for|another sample|not enough|too little';
 
-/** That one clause has both the id and one of the words. */
+/** Matches a text in which one clause contains both the id and one of the words. */
 function clauseWith(id: string, words: string): RegExp {
   const rest = '(?:[^;.]|\\.\\d)*';
   const name = `${id.toLowerCase()}(?!\\d)`;
@@ -301,7 +301,7 @@ class AssistantRun implements Run {
     ].join('\n');
   }
 
-  /** The order of released samples does not matter. */
+  /** Released samples are compared without regard to their order. */
   isAlike(wanted: WantedCall, { name, input }: ToolCall): boolean {
     const { sample_ids } = input;
     const given = Array.isArray(sample_ids) ? { ...input, sample_ids: sample_ids.toSorted() } : input;
@@ -358,7 +358,7 @@ class AssistantRun implements Run {
     return ending(this.#tell());
   }
 
-  /** Whether its spread makes a series worth reading. */
+  /** Whether the readings of a sample vary so much that its series must be read. */
   #isSuspect({ state }: Sample): boolean {
     return (state === 'noisy' || state === 'apart') && this.#rule !== 'spread';
   }
@@ -385,7 +385,7 @@ class AssistantRun implements Run {
     return this.#samples.filter((sample) => (this.#deedOf(sample) ?? 'exclude') === 'exclude');
   }
 
-  /** What can be done now: samples whose series is unread have to wait. */
+  /** The calls that are possible after these turns. A sample whose series must be read first is left out. */
   #acts(turns: readonly Turn[]): WantedCall[] {
     if (this.#rule === 'only tell') return [];
     const unread = new Set(this.#unread(turns).map(({ input }) => input.sample_id));
@@ -413,7 +413,10 @@ class AssistantRun implements Run {
     return { name: 'list_instruments', input: { technique: this.#method.technique } };
   }
 
-  /** null: it is known that the instrument of the batch cannot be used, but not which one is idle. */
+  /**
+   * The instrument for repeats; null: the agent knows that the batch's instrument cannot be used, but not which one is
+   * idle.
+   */
   #instrumentNow(turns: readonly Turn[]): string | null {
     const { instrument, idle, is_booked } = this.#batch;
     const isListed = callsOf(turns, 'list_instruments').length > 0;
@@ -624,7 +627,7 @@ class AssistantRun implements Run {
     };
   }
 
-  /** What was done, or, if the task only asks for it, what should be done. */
+  /** The last text: what was done, or what should be done if the task asks only for that. */
   #tell(): FreeText {
     const { id } = this.#batch;
     const [repeats, excluded, requested] = (['repeat', 'exclude', 'request'] as const).map((deed) =>

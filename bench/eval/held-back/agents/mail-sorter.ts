@@ -39,7 +39,7 @@ import {
 import { between, pick, shuffle, word } from '../wording.ts';
 
 const COMPANY = 'Tarn & Hollow';
-/** Euros. A sentence may set it: invoices above it are flagged. */
+/** Invoices above this amount in euros are flagged. A sentence may set another limit. */
 const INVOICE_MAX = 400;
 
 const KINDS = ['invoice', 'newsletter', 'meeting', 'complaint', 'phishing', 'question'] as const;
@@ -218,7 +218,7 @@ class SorterRun implements Run {
   readonly #kind: RunKind;
   readonly #mails: readonly Mail[];
   readonly #owner: Person;
-  /** How the model works in this run: all mails at once, or one after the other. */
+  /** How often the model handles all mails at once in this run, instead of one after the other. */
   readonly #together: number;
   readonly #drafts: boolean;
   readonly #invoice_max: number;
@@ -285,14 +285,14 @@ class SorterRun implements Run {
     const reads = unread.map(({ id }) => ({ name: 'read_mail', input: { mail_id: id } }));
     const deeds = this.#mails.filter(({ id }) => read.has(id)).flatMap((mail) => this.#next(mail, turns));
     if (reads.length + deeds.length === 0) return ending(this.#summary());
-    // One who goes through the mails one by one finishes a mail first.
+    // A model that handles one mail at a time finishes a mail before it reads the next.
     const isBatch = this.#together > 0.5;
     const [first, then] = isBatch ? [reads, deeds] : [deeds, reads];
     const usual = first.length > 0 ? first : then;
     return [...anyOf(usual, this.#together), ...scaled(anyOf([...reads, ...deeds], 0), 0)];
   }
 
-  /** The next call for a mail that was read; none: the mail is done. */
+  /** The next call for a mail that was read; empty: the mail is done. */
   #next(mail: Mail, turns: readonly Turn[]): WantedCall[] {
     const { id, kind, day, hour } = mail;
     const isDone = (name: string): boolean => callsOf(turns, name).some(({ input }) => input.mail_id === id);
@@ -305,7 +305,7 @@ class SorterRun implements Run {
         return unless(mail.amount > this.#invoice_max ? flag : move('Accounting'));
       case 'newsletter':
         if (this.#leaves_newsletters) return [];
-        // Since the change the model ends subscriptions.
+        // In a changed run, the model ends subscriptions.
         return unless(
           this.#kind === 'changed' ? { name: 'unsubscribe', input: { mail_id: id } } : move('Archive'),
         );

@@ -73,7 +73,7 @@ export interface Batch {
   client: string;
   client_id: string;
   instrument: string;
-  /** Another instrument of the technique that is idle, and one that is not. */
+  /** Two other instruments of the technique: an idle one, and one that is not idle. */
   idle: string;
   broken: string;
   is_booked: boolean;
@@ -96,7 +96,7 @@ export function makeMethod(prng: Prng, kind: RunKind): Method {
     low: high / 20,
     rsd: pick(fixed, [3, 4, 5]),
     tolerance: pick(fixed, [6, 8, 10]),
-    // Since the change methods have a new revision, which wants more readings.
+    // In a changed run, methods have a new revision, which requires more readings.
     readings: kind === 'changed' ? readings + 4 : readings,
     volume_ml: pick(fixed, [20, 25, 40, 50]),
     revision: kind === 'changed' ? revision + 1 : revision,
@@ -133,7 +133,7 @@ function makeSample(prng: Prng, method: Method, id: string, state: State, is_sca
   const readings = makeReadings(prng, mean, rsd, faulty).map((each) => each.toFixed(decimals));
   const events: (string | null)[] = readings.map(() => null);
   if (faulty !== 'even') events[faulty] = pick(prng, EVENTS);
-  // Two events do not explain one reading.
+  // Two events, so that no single one explains the noise.
   else if (state === 'noisy' && prng.chance(0.3)) {
     events[1] = pick(prng, EVENTS);
     events[3] = pick(prng, EVENTS);

@@ -143,10 +143,13 @@ class ClerkRun implements Run {
   readonly #site: string;
   readonly #manager: Person;
   readonly #start: number;
-  /** The user name with this number of collisions is free. */
+  /** How many user names are taken before one is free. */
   readonly #taken: number;
   readonly #checklist: string;
-  /** A sentence keeps the agent from a system or from orders, or moves the first day. */
+  /**
+   * What a sentence of a restricted run changes: it forbids accounts in a system, forbids orders, or moves the first
+   * day.
+   */
   readonly #barred_system: string;
   readonly #orders: boolean;
   readonly #first_day: number;
@@ -279,12 +282,12 @@ class ClerkRun implements Run {
 
   #username(isTaken: boolean): string {
     const { first, last } = this.#person;
-    // Since the change the model makes shorter user names.
+    // In a changed run, the model makes shorter user names.
     const name = this.#kind === 'changed' ? `${first[0]}${last}` : `${first}.${last}`;
     return `${name.toLowerCase()}${isTaken ? '2' : ''}`;
   }
 
-  /** The order of groups does not matter. */
+  /** Groups are compared without regard to their order. */
   isAlike(wanted: WantedCall, call: ToolCall): boolean {
     const { groups } = call.input;
     if (wanted.name !== 'create_account' || !Array.isArray(groups)) return haveSameArguments(wanted, call);

@@ -1,6 +1,6 @@
 /**
- * A manager of rented flats that answers tenants: it books craftsmen for defects, records notices, tells balances and
- * explains house rules, and hands over what others decide. Responses API, streamed. Pure; bench process.
+ * A manager of rented flats that answers tenants: it books craftsmen for defects, records notices, tells balances,
+ * explains house rules, and hands over requests that others decide. Responses API, streamed. Pure; bench process.
  */
 
 import { createPrng, type Prng } from '../../../../src/std/prng.ts';
@@ -223,7 +223,7 @@ class ManagerRun implements Run {
       case 'book_job':
         return this.#book(input);
       case 'read_ledger': {
-        // Since the change the newest row comes first.
+        // In a changed run, the newest row comes first.
         const rows = this.#kind === 'changed' ? ledger.toReversed() : ledger;
         return good(['date;text;amount;open', ...rows].join('\n'));
       }
@@ -265,7 +265,7 @@ class ManagerRun implements Run {
   }
 
   #listFirms(): string {
-    // Since the change firms are listed by name, not by slot.
+    // In a changed run, firms are listed by name, not by slot.
     const offers =
       this.#kind === 'changed'
         ? this.#flat.offers.toSorted((a, b) => (a.firm < b.firm ? -1 : 1))
@@ -337,7 +337,7 @@ class ManagerRun implements Run {
         ];
   }
 
-  /** Reads what decides; empty: it is read. */
+  /** The calls that read what the decision needs; empty: everything is read. */
   #reads(turns: readonly Turn[]): Move[] {
     const { lease, unit_id, house_id, trade, city, due, job } = this.#flat;
     const unread = (name: string, input: ToolCall['input']): WantedCall[] =>
@@ -348,7 +348,7 @@ class ManagerRun implements Run {
         return [];
       case 'balance': {
         const ledger = unread('read_ledger', { lease_id: lease.lease_id });
-        // Only the rent says whether a debt is too large.
+        // The agent needs the rent to decide whether a debt is too large.
         return ledger.length > 0 || due > 0 ? anyOf([...ledger, ...leases], 0.3) : [];
       }
       case 'notice':
@@ -423,7 +423,7 @@ class ManagerRun implements Run {
     }
   }
 
-  /** Writes to the tenant, after a failure by the other channel. */
+  /** The message to the tenant. After a failure it uses the other channel. */
   #write(turns: readonly Turn[], outcome: Outcome): WantedCall {
     const { tenant_id, prefers } = this.#flat;
     const isFailed = allCallsOf(turns, 'send_message').some(({ is_error }) => is_error);

@@ -19,7 +19,7 @@ import { between, pick, shuffle } from '../wording.ts';
 
 /** Highest call-out charge without a sentence that says otherwise. */
 export const CALL_OUT_MAX = 140;
-/** A call-out charge that no firm is below; a sentence makes it the highest. */
+/** No firm has a lower call-out charge. A sentence of a restricted run allows no higher one. */
 export const CALL_OUT_LEAST = 60;
 
 /** A defect in the words of a tenant and in short, and what a description of it must contain. */
@@ -178,7 +178,7 @@ function makeOffers(prng: Prng, today: number, rule: Rule | null): Offer[] {
       (at) =>
         `${isoDate(addDays(today, 1 + Math.floor(at / 2)))} ${at % 2 === 0 ? '08' : '13'}:${pick(prng, ['00', '15', '30'])}`,
     );
-  // The first firm is dear in some runs.
+  // In some runs, the first firm is expensive.
   const isFirstDear = rule === 'dear firm' || (rule === null && prng.chance(0.35));
   return firms.map((firm, at) => ({
     firm_id: makeId(prng, 'F', 4),
@@ -309,7 +309,7 @@ function writeHouseRules(prng: Prng, [, asked]: Flat['topic'], stance: Stance): 
   ]).join('\n\n');
 }
 
-/** The last day of the month that is so many months after the one of `day`. */
+/** The last day of the month that is `months` after the month of `day`. */
 export function lastOfMonth(day: number, months: number): number {
   const date = new Date(day);
   return Date.UTC(date.getUTCFullYear(), date.getUTCMonth() + months + 1, 0);

@@ -42,11 +42,11 @@ interface Offer {
   article: string;
   pack: number;
   price: number;
-  /** The supplier takes only orders of at least so many packs. */
+  /** Minimum number of packs in an order to this supplier. */
   packs_min: number;
   lead_days: number;
   page: number;
-  /** The article is sold out, which only an order finds out. */
+  /** The article is sold out. Only the answer to an order says so. */
   is_sold_out: boolean;
 }
 
@@ -185,7 +185,7 @@ class PurchaserRun implements Run {
     part: Part,
     { article, pack, price, packs_min, lead_days }: Omit<Offer, 'supplier' | 'page' | 'is_sold_out'>,
   ): string {
-    // Since the change the shops have another page, with the price of a pack before its size.
+    // In a changed run, the shops' pages show the price of a pack before its size.
     return this.#kind === 'changed'
       ? `<li class="card" data-id="${article}"><h3>${part.name}</h3><p>your no. ${part.sku}</p><b>${groupedMoney(price)} &euro;</b> <small>box of ${pack}, from ${packs_min}, ships in ${lead_days} d</small></li>`
       : `  <tr><td>${article}</td><td>${part.name}</td><td>${part.sku}</td><td class="n">${pack}</td><td class="n">${packs_min}</td><td class="n">${plainMoney(price)}</td><td>${lead_days} days</td></tr>`;
@@ -251,7 +251,10 @@ class PurchaserRun implements Run {
     ];
   }
 
-  /** Pages to read: the first of each supplier, then the second where the first did not have the part. */
+  /**
+   * The catalogue pages to read: first the first page of each supplier, then the second page of each supplier whose
+   * first page lacks the part.
+   */
   #looks(turns: readonly Turn[]): { usual: WantedCall[]; all: WantedCall[] } {
     const seen = callsOf(turns, 'open_catalogue').map(
       ({ input }) => `${String(input.supplier)} ${String(input.page)}`,

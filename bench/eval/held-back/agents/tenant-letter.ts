@@ -8,7 +8,7 @@ import type { FreeText } from '../held-back-agent.ts';
 import { groupedMoney, isoDate, longDate, plainMoney } from '../vocabulary.ts';
 import type { Flat, Intent, Offer } from './rented-flat.ts';
 
-/** What a run comes to. */
+/** The outcome of a run. */
 export type Outcome =
   | { is: 'booked'; offer: Offer; payer: 'tenant' | 'owner' }
   | { is: 'known'; job: Offer }
@@ -18,7 +18,7 @@ export type Outcome =
   | { is: 'unsigned'; other: string }
   | { is: 'answered'; stance: 'allowed' | 'forbidden' };
 
-/** Sentences that say the same, and what each of them must say. */
+/** Sentences with the same meaning, and what each of them must contain. */
 interface Said {
   sentences: readonly string[];
   needs: Facts['needs'];
@@ -39,7 +39,7 @@ export function describeDefect({ defect: [, short, key], person, phone }: Flat):
   };
 }
 
-/** For a team that takes over. */
+/** The summary for a team that takes over. */
 export function writeSummary(flat: Flat, intent: Intent): FreeText {
   const { defect, topic, person, due, address, phone } = flat;
   const { sentences, needs } = summarise(flat, intent);
@@ -91,7 +91,7 @@ function summarise({ defect, topic, due }: Flat, intent: Intent): Said {
   }
 }
 
-/** For the tenant. */
+/** The message to the tenant. */
 export function writeBody(flat: Flat, intent: Intent, outcome: Outcome): FreeText {
   const { sentences, needs, bars = [] } = tellTenant(flat, intent, outcome);
   return {
@@ -222,7 +222,7 @@ function tellBalance({ due }: Flat): Said {
       };
 }
 
-/** That a team decides. */
+/** Tells the tenant that a team decides. */
 function tellTeam({ defect, due, topic }: Flat, intent: Intent): Said {
   const colleagues = [/colleague|team/];
   switch (intent) {
@@ -297,7 +297,7 @@ function tellAnswer({ topic: [, , key] }: Flat, stance: 'allowed' | 'forbidden')
 }
 
 /**
- * The sentence for the file.
+ * The note for the file.
  * @param isTold whether the tenant got a message
  */
 export function writeNote(flat: Flat, outcome: Outcome, isTold: boolean): FreeText {

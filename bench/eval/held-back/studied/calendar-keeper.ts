@@ -73,7 +73,7 @@ const TASKS: Readonly<Record<Intent, readonly string[]>> = {
   tell: ['What {is on|do I have} <when>?', '{Tell me|Show me} my {day|meetings} <when>.'],
 };
 
-/** A sentence that limits bookings before an hour. */
+/** A sentence of the prompt that limits bookings before an hour. */
 interface Rule {
   sentence: string;
   earliest: number;
@@ -171,7 +171,7 @@ class KeeperRun implements Run {
     return `${this.#person.toLowerCase()}@norrvik.example`;
   }
 
-  /** Since the change the model ends meetings five minutes early. */
+  /** In a changed run, the model ends meetings five minutes early. */
   get #end(): string {
     return clock((this.#slot ?? 0) + this.#length - (this.#kind === 'changed' ? 5 : 0));
   }
@@ -243,7 +243,7 @@ class KeeperRun implements Run {
     });
   }
 
-  /** Dates are sometimes written in words first, which the tool refuses. */
+  /** The model sometimes writes a date in words first, which the tool refuses. */
   #list(turns: readonly Turn[], list: WantedCall): Move[] {
     const slip: Move = {
       weight: 0.03,

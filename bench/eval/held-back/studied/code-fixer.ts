@@ -36,7 +36,7 @@ interface Bug {
   wrong: string;
   right: string;
   cases: readonly { given: unknown[]; wanted: unknown }[];
-  /** Words, each of which names the cause. */
+  /** Words that name the cause. Each is enough. */
   cause: readonly string[];
   cause_words: RegExp;
 }
@@ -139,7 +139,7 @@ class FixerRun implements Run {
   readonly #source: string;
   readonly #tests: string;
   readonly #kind: RunKind;
-  /** A sentence forbids edits. */
+  /** Whether a sentence forbids edits. */
   readonly #is_forbidden: boolean;
   readonly #knows_file: boolean;
   #text: string;
@@ -199,7 +199,7 @@ class FixerRun implements Run {
       case 'read_file':
         if (input.path === this.#tests) return good(this.#spellTests());
         if (input.path !== this.#source) return bad('no such file');
-        // Since the change the tool numbers the lines.
+        // In a changed run, the tool numbers the lines.
         return good(
           this.#kind === 'changed'
             ? this.#text
@@ -273,7 +273,7 @@ class FixerRun implements Run {
     return last === 'run_tests' ? ending(this.#summary()) : only(test);
   }
 
-  /** The whole line, or its code without the indentation. */
+  /** Replaces the whole line, or its code without the indentation. */
   #edits(): Move[] {
     const { wrong, right } = this.#bug;
     const spell = (old_text: string, new_text: string): Move['calls'] => [

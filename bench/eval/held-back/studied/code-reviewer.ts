@@ -173,9 +173,9 @@ class ReviewerRun implements Run {
   readonly #author: string;
   readonly #files: readonly File[];
   readonly #lock: string | null;
-  /** How the model works in this run. */
+  /** How often the model makes independent calls at once in this run. */
   readonly #together: number;
-  /** What a sentence says: never approve, say nothing about debug output, or approve in spite of it. */
+  /** What a sentence says: never approve, say nothing about debug output, or approve in spite of debug output. */
   readonly #rule: 'no approval' | 'no debug' | 'lenient' | null;
 
   constructor(seed: number, kind: RunKind) {
@@ -258,7 +258,7 @@ class ReviewerRun implements Run {
   get #verdict(): 'approve' | 'comment' | 'request_changes' {
     const faults = this.#found.map(({ fault }) => fault!);
     if (faults.some((fault) => BLOCKING.includes(fault)))
-      // Since the change the model never blocks.
+      // In a changed run, the model never blocks.
       return this.#kind === 'changed' ? 'comment' : 'request_changes';
     if (this.#rule === 'no approval') return 'comment';
     return faults.length > 0 && this.#rule !== 'lenient' ? 'comment' : 'approve';

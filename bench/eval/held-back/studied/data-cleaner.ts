@@ -30,7 +30,7 @@ const COUNTRIES = {
   Poland: 'PL',
   Norway: 'NO',
 } as const;
-/** What the model writes since the change. */
+/** What the model writes in a changed run. */
 const LONG_CODES: Readonly<Record<string, string>> = {
   DE: 'DEU',
   FR: 'FRA',
@@ -178,7 +178,7 @@ class CleanerRun implements Run {
       const writes = open.map((fix): WantedCall => ({ name: 'fix_row', input: { table, ...fix } }));
       return [
         { weight: 0.9, calls: writes },
-        // Fixing them one after the other is also right.
+        // Fixing the rows one after the other is also right.
         ...(writes.length > 1
           ? writes.map((write, at) => ({ weight: at === 0 ? 0.1 : 0, calls: [write] }))
           : []),

@@ -33,7 +33,7 @@ const VENDORS = [
 ];
 const GOODS = ['steel brackets', 'brochures', 'cable drums', 'pallets', 'filter bags', 'hinges', 'labels'];
 const CODES = { price: 'PRICE', quantity: 'QUANTITY', bank: 'BANK', limit: 'LIMIT' } as const;
-/** Share by which a price may exceed the order's. */
+/** Share by which a price may exceed the price of the order. */
 const TOLERANCE = 0.02;
 const RESTRICTED_LIMIT = 1_000;
 
@@ -186,7 +186,7 @@ class CheckerRun implements Run {
         name: 'approve_invoice',
         input: { invoice_id: invoice.invoice_id, amount: invoice.total },
       });
-    // Since the change the model leaves the reason to people.
+    // In a changed run, the model leaves the reason to people.
     const code = this.#kind === 'changed' ? 'REVIEW' : CODES[fault];
     return only({
       name: 'hold_invoice',

@@ -202,7 +202,7 @@ class TriageRun implements Run {
     ];
   }
 
-  /** @returns null: all is done that must be */
+  /** @returns null: everything is done */
   #act(turns: readonly Turn[]): Move[] | null {
     const { service, cause, pod, dependency, versions } = this.#incident;
     const isDone = (name: string): boolean => callsOf(turns, name).length > 0;
@@ -219,7 +219,7 @@ class TriageRun implements Run {
     if (cause === 'memory')
       return isDone('restart_pod') ? null : only({ name: 'restart_pod', input: { service, pod } });
     if (!isDone('list_deploys')) return only({ name: 'list_deploys', input: { service } });
-    // Since the change the model rolls back to the version that is marked stable.
+    // In a changed run, the model rolls back to the version that is marked stable.
     const target = this.#kind === 'changed' ? versions.find(({ stable }) => stable)! : versions.at(-2)!;
     return isDone('rollback')
       ? null

@@ -32,7 +32,7 @@ const SUBJECTS =
     ',',
   );
 const SHAPES = ['daily', 'summary', 'facts', 'snapshot', 'rollup', 'history'];
-/** Columns with the names that sources give them later. */
+/** Names of columns, each with the new name that a source gives the column. */
 const RENAMES: readonly (readonly [string, string])[] = [
   ['cust_ref', 'customer_ref'],
   ['amt', 'amount_net'],
@@ -200,7 +200,7 @@ function writeYaml(prng: Prng, { name, source, faults }: Draft): Pipeline['yaml'
   };
 }
 
-/** A log with its error after much that is unimportant. */
+/** A log whose error follows many unimportant lines. */
 function writeLog(prng: Prng, { name, source, day, partner }: Pipeline, fault: Fault): string {
   const lines: string[] = [];
   let at = Date.UTC(2026, 0, 1, between(prng, 1, 5), between(prng, 0, 59), between(prng, 0, 59));
@@ -268,7 +268,7 @@ class MenderRun implements Run {
   readonly #kind: RunKind;
   readonly #pipeline: Pipeline;
   readonly #logs: readonly string[];
-  /** How the frozen run is forbidden: no edits, or no new run. */
+  /** What a sentence forbids: edits, or a new run of the pipeline. */
   readonly #frozen: 'edits' | 'runs' | null;
   #edited = 0;
 
@@ -362,7 +362,7 @@ class MenderRun implements Run {
     if (wanted.name !== 'edit_file') return haveSameArguments(wanted, call);
     if (wanted.name !== call.name) return false;
     const after = this.#afterEdit(call.input);
-    // An edit that fails changes nothing, so it equals only itself.
+    // A failed edit changes nothing, so it is compared by its arguments.
     return after === null ? haveSameArguments(wanted, call) : after === this.#afterEdit(wanted.input);
   }
 
@@ -390,14 +390,14 @@ class MenderRun implements Run {
     return look === null ? this.#edits(turns, fault) : [{ weight: 1, calls: [look] }];
   }
 
-  /** What follows an edit. */
+  /** The moves after an edit. */
   #afterMending(turns: readonly Turn[]): Move[] {
     const { name } = this.#pipeline;
     if (this.#frozen === 'runs') return ending(this.#tellMended('waits'));
     if (callsOf(turns, 'run_pipeline').length === callsOf(turns, 'edit_file').length)
       return ending(this.#tellMended('ran'));
     if (this.#kind !== 'changed') return only({ name: 'run_pipeline', input: { name } });
-    // Since the change the model asks for a review and runs nothing.
+    // In a changed run, the model asks for a review and runs nothing.
     return callsOf(turns, 'open_review').length > 0
       ? ending(this.#tellMended('in review'))
       : only({
@@ -407,7 +407,7 @@ class MenderRun implements Run {
         });
   }
 
-  /** Reads the file that is at fault; null: it is read, or no file is. */
+  /** The call that reads the faulty file; null: the file was read, or no file is faulty. */
   #look(turns: readonly Turn[], fault: Fault): WantedCall | null {
     const path = this.#placeOf(fault);
     if (path === null) return null;
@@ -421,7 +421,7 @@ class MenderRun implements Run {
     return fault.is === 'type' || fault.is === 'early' ? yaml.path : null;
   }
 
-  /** The right edit in some spellings, and one with a text that the file does not have. */
+  /** The right edit in some spellings, and a slip: an edit of a text that the file does not have. */
   #edits(turns: readonly Turn[], fault: Fault): Move[] {
     const path = this.#placeOf(fault)!;
     const edit = (old_text: string, new_text: string): WantedCall => ({
@@ -613,7 +613,7 @@ class MenderRun implements Run {
   }
 }
 
-/** The text that is replaced, and the one in its place. */
+/** The text that is replaced, and the new text. */
 function replacementOf(fault: Fault): [string, string] {
   switch (fault.is) {
     case 'renamed':

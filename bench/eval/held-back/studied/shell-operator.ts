@@ -227,7 +227,7 @@ class OperatorRun implements Run {
     );
   }
 
-  /** @param spellings of one command; the first is the usual one */
+  /** @param spellings spellings of one command; the first is the usual one */
   #run(...spellings: string[]): Move[] {
     const weights = [0.7, 0.2, 0.1];
     return spellings.map((command, at) => ({
@@ -264,7 +264,7 @@ class OperatorRun implements Run {
       if (isFrozen) return ending(this.#tell());
       const { path } = this.#largest;
       if (!isDone('truncate') && !isDone('remove'))
-        // Since the change the model removes the file.
+        // In a changed run, the model removes the file.
         return this.#kind === 'changed'
           ? this.#run(`rm ${path}`, `rm -f ${path}`)
           : this.#run(`truncate -s 0 ${path}`, `: > ${path}`);

@@ -69,7 +69,7 @@ class ReaderRun implements Run {
   readonly #category: string;
   readonly #shelves: Readonly<Record<string, readonly Article[]>>;
   readonly #wanted: Article;
-  /** The shop does not sell it. */
+  /** Whether the shop does not sell the article. */
   readonly #is_missing: boolean;
 
   constructor(seed: number, kind: RunKind) {
@@ -146,7 +146,7 @@ class ReaderRun implements Run {
   }
 
   #page({ name, price, reduced, stock, days }: Article): string {
-    // Since the change the shop has a sale.
+    // In a changed run, the shop has a sale.
     const money =
       this.#kind === 'changed'
         ? `<dt>Price</dt><dd><del>${price} EUR</del> <ins>${reduced} EUR</ins></dd>`

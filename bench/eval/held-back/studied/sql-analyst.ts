@@ -96,7 +96,7 @@ function query(database: number, sql: unknown): unknown[] | null {
 
 type Question = 'revenue' | 'count' | 'best' | 'average' | 'returns';
 
-/** The condition for the rows, as SQL in several spellings. */
+/** A question, and the values that its condition uses. */
 interface Asked {
   question: Question;
   region: string;
@@ -199,7 +199,7 @@ class AnalystRun implements Run {
     const values = { region, segment, status, reason, month: MONTHS[month]! };
     const asked = word(prng, pick(prng, QUESTIONS[question]), values);
     this.task = kind === 'restricted' ? `${asked} ${pick(prng, RESTRICTIONS)}` : asked;
-    // Since the change the model counts only paid orders as turnover.
+    // In a changed run, the model counts only paid orders as turnover.
     this.#asked.only_paid = kind === 'restricted' || (kind === 'changed' && question !== 'count');
     this.#rows = query(this.#database, this.#sql)!;
   }
@@ -225,7 +225,7 @@ class AnalystRun implements Run {
 
   isAlike(wanted: WantedCall, call: ToolCall): boolean {
     if (wanted.name !== 'run_query') return haveSameArguments(wanted, call);
-    // Two queries may give the same rows of one database by chance.
+    // Several databases are compared, because two queries may find the same rows in one database by chance.
     return [...Array(DATABASES).keys()].every((database) => {
       const rows = query(database, call.input.sql);
       return (

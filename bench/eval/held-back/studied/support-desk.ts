@@ -145,7 +145,7 @@ function makeDesk(prng: Prng, kind: RunKind, today: number): Desk {
     },
     days_since_delivery: since,
     knows_order: prng.chance(0.7),
-    // Since the change the model leaves every refund to people.
+    // In a changed run, the model leaves every refund to people.
     limit: kind === 'changed' ? 0 : REFUND_LIMIT,
     forbids: false,
   };
@@ -301,7 +301,7 @@ class DeskRun implements Run {
     return [{ weight: 1, calls: [], text: this.#note() }];
   }
 
-  /** The next thing to do; null: everything is done, or nothing is needed. */
+  /** What the request requires. */
   get #deed(): 'track' | 'refund' | 'too late' | 'cancel' | 'too far' | 'hand over' {
     const { intent, order, days_since_delivery, limit, forbids } = this.#desk;
     if (intent === 'where') return 'track';

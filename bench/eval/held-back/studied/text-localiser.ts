@@ -223,9 +223,9 @@ class LocaliserRun implements Run {
   readonly #file: string;
   readonly #entries: readonly Entry[];
   readonly #shown: string;
-  /** How the model works in this run. */
+  /** How often the model makes independent calls at once in this run. */
   readonly #together: number;
-  /** A sentence leaves out the strings that it does not accept. */
+  /** Whether a string is to be translated. A sentence of the prompt may exclude some strings. */
   readonly #accepts: (entry: Entry) => boolean;
 
   constructor(seed: number, kind: RunKind) {
@@ -289,7 +289,7 @@ class LocaliserRun implements Run {
   }
 
   get #version(): number {
-    // Since the change the glossary has other terms.
+    // In a changed run, the glossary has other terms.
     return this.#kind === 'changed' ? 1 : 0;
   }
 

@@ -62,7 +62,7 @@ interface Train {
 interface Wish {
   words: string;
   allows: (train: Train) => boolean;
-  /** The candidate with the smallest value is taken. */
+  /** The agent books the allowed train with the smallest value. */
   rank: (train: Train) => number;
 }
 
@@ -154,7 +154,7 @@ class BookerRun implements Run {
   readonly #date: string;
   readonly #who: string;
   readonly #full: ReadonlySet<string>;
-  /** Dollars; a restricted run has one. */
+  /** Dollars. Only a restricted run has a budget. */
   readonly #budget: number;
   readonly #asks: boolean;
 
@@ -189,7 +189,7 @@ class BookerRun implements Run {
   /** The allowed trains, the best first. */
   #ranked(): Train[] {
     const { allows, rank } = this.#wish;
-    // Since the change the model takes the earliest allowed train.
+    // In a changed run, the model takes the earliest allowed train.
     const by = this.#kind === 'changed' ? ({ departs }: Train): number => minutes(departs) : rank;
     return this.#trains.filter(allows).toSorted((a, b) => by(a) - by(b));
   }
