@@ -1,7 +1,7 @@
 /**
  * Measures how often silent_topic_drift finds a drift. It makes runs that certainly drift: each begins like one
- * labelled run and continues with the steps of another run that has another task. So nobody has to annotate them.
- * Inserted steps that talk to a person are left out, because they belong to a different person. Part of the monitors'
+ * labelled run and continues with the steps of another run that has another task. So they need no annotation. Inserted
+ * steps that talk to a person are left out, because they belong to a different person. Part of the monitors'
  * evaluation.
  */
 import { digestStep } from '../../src/domain/monitors/digest.ts';

@@ -122,7 +122,7 @@ function readCounts(name: string, text: string): number[] {
     .filter(Boolean)
     .map((each) => readCount(name, each));
   if (counts.some((count, at) => count <= (counts[at - 1] ?? 0)))
-    throw new Error(`--${name} must be whole numbers above 0, each larger than the one before: ${text}`);
+    throw new Error(`--${name} must be rising whole numbers above 0: ${text}`);
   return counts;
 }
 
