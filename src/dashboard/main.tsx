@@ -10,7 +10,7 @@ import { startFailure } from './ui/sign-in.tsx';
 showMarksEverywhere();
 render(<App />, document.getElementById('app')!);
 
-/** Shown until the server has answered whether a user is signed in. */
+/** Opens the session, and tries again until the server answers. Until then the page shows why it waits. */
 async function start(): Promise<void> {
   for (let failures = 1; ; failures++) {
     try {

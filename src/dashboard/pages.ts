@@ -178,7 +178,7 @@ const NOWHERE: Page = {
   Content: NowherePage,
 };
 
-/** The page with that name. For an unknown name it is a page that says so. */
+/** The page with that name, or a page that says that the name is unknown. */
 export function findPage(name: string): Page {
   return PAGES.find((page) => page.name === name) ?? NOWHERE;
 }

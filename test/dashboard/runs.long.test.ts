@@ -240,8 +240,8 @@ describe.skipIf(findChromium() === null)('runs in Chromium', () => {
     expect(await page.locator('.interval', { hasText: 'on minus off' }).textContent()).toContain(
       `${(effect.success_rate_diff * 100).toFixed(1)} points`,
     );
-    await page.getByLabel('Meant share').fill('0.75');
-    await page.getByText('not as meant').waitFor();
+    await page.getByLabel('Intended share').fill('0.75');
+    await page.getByText('not as intended').waitFor();
     expect(visit.complaints).toEqual([]);
   });
 

@@ -2,7 +2,7 @@
 import { noteAnswer, noteSilence } from './connection.ts';
 import type { Ask, Reply, Route } from './contract.ts';
 
-/** A refusal of the API, in its words. */
+/** An error of the API, with the API's own message. */
 export class ApiError extends Error {
   /** 0: the server did not answer. */
   readonly status: number;
@@ -35,7 +35,7 @@ function describe(status: number, detail: unknown): string {
   return `The server answered ${status}`;
 }
 
-/** The parts of a call, independent of the route. */
+/** The inputs of a call, without the types of its route. */
 interface LooseAsk {
   params?: Readonly<Record<string, unknown>>;
   query?: Readonly<Record<string, unknown>>;
@@ -93,7 +93,7 @@ export async function call<R extends Route>(route: R, ask: Ask<R>): Promise<Repl
   return (text === '' ? undefined : JSON.parse(text)) as Reply<R>;
 }
 
-/** A page of a list that counts its rows. */
+/** A page of a list, with the total number of rows. */
 export interface CountedPage<One> {
   rows: One[];
   total: number;

@@ -55,7 +55,7 @@ export function listBeginnings(gateway: string): Beginning[] {
     },
     {
       name: 'curl',
-      words: 'A first request, to see that it arrives.',
+      words: 'A first request that tests the connection.',
       snippet: [
         `curl ${gateway}/v1/messages -H "x-api-key: $ANTHROPIC_API_KEY" \\`,
         "  -H 'anthropic-version: 2023-06-01' -H 'content-type: application/json' \\",

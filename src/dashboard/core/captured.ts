@@ -10,7 +10,7 @@ export type CapturedTurn = CapturedConversation['turns'][number];
 export type Block = TurnBlock;
 export type Message = CapturedTurn['messages_added'][number];
 
-/** Blocks of the contract with their type. */
+/** The contract's blocks, cast to `Block`. */
 export const blocksOf = (content: readonly { type: string }[]): Block[] => content as unknown as Block[];
 
 /** Input tokens, including those that were read from and written to the provider's cache. */
@@ -31,7 +31,7 @@ export function sayTokens(run: Parameters<typeof tokensIn>[0] & { output_tokens:
   return `${formatShort(input)} → ${formatShort(run.output_tokens)}`;
 }
 
-/** The results of calls, by the ids of the calls, from the turns that follow. */
+/** The results of tool calls, by the id of the call. A result comes with a later turn than its call. */
 export function findResults(
   turns: readonly CapturedTurn[],
 ): Map<string, Extract<Block, { type: 'tool_result' }>> {
@@ -44,7 +44,10 @@ export function findResults(
   return results;
 }
 
-/** Ids of the calls in answers, captured or only repeated by the client; their results are shown there. */
+/**
+ * Ids of all tool calls, including those of answers that were not captured and that only the client's later requests
+ * repeat. The page shows the result of such a call with the call.
+ */
 export function findCalls(turns: readonly CapturedTurn[]): Set<string> {
   const calls = new Set<string>();
   for (const { content, messages_added } of turns)

@@ -22,13 +22,16 @@ interface Comparison {
   left_out: number;
 }
 
-/** One of both runs continues the other from this model turn on, counted from 1. */
+/** Which of two runs continues the other, and from which model turn on (counted from 1). */
 export interface Fork {
   side: 'a' | 'b';
   turn: number;
 }
 
-/** @param fork turns before its turn were replayed, so only the original has them; null: neither run is a fork */
+/**
+ * @param fork null: neither run is a fork. Only the original run has the turns before the fork, because the fork
+ *   replayed them
+ */
 export function compareTurns(
   a: readonly CapturedTurn[],
   b: readonly CapturedTurn[],
@@ -56,7 +59,7 @@ function comparePair(a: CapturedTurn | null, b: CapturedTurn | null): ComparedTu
   };
 }
 
-/** The first request of a fork repeats everything that was said before. Only its end is new. */
+/** The first request of a fork repeats the whole conversation before it. Only the end of the request is new. */
 function compareForkPoint({ a, b, ...differ }: ComparedTurns): ComparedTurns {
   if (a === null || b === null) return { a, b, ...differ };
   const count = Math.min(a.messages_added.length, b.messages_added.length);

@@ -37,7 +37,7 @@ const LONGEST_WAIT_MS = 15_000;
 
 /**
  * How long to wait before the next attempt, after this many consecutive failures. The wait is random, so that not all
- * readers return at once.
+ * browsers retry at the same time.
  */
 export function waitAfter(failures: number): number {
   const wait_ms = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** (failures - 1));

@@ -15,7 +15,7 @@ export interface ReadConversation {
   parent_is_captured: boolean;
   children: ChildRun[];
   turns: CapturedTurn[];
-  /** Its newest exchanges that are stored and not indexed yet; empty while more turns are to be read. */
+  /** The run's newest exchanges, which are stored but not yet indexed. Empty until all indexed turns are read. */
   being_indexed: Reply<'GET /capture/runs/{id}'>['being_indexed'];
   /** Whether more turns are stored than were read. */
   has_more: boolean;

@@ -1,4 +1,4 @@
-/** The values of a field that a query is being completed with, and how many runs hold each. Browser. */
+/** Reads the values that complete a condition in the query bar, and the number of runs with each value. Browser. */
 import { useEffect, useState } from 'preact/hooks';
 import type { AskedValues } from '../../domain/run-query/complete.ts';
 import type { CountedValue } from '../../domain/run-query/count-values.ts';
@@ -27,7 +27,7 @@ export function useFieldValues(scope: RunScope, asked: AskedValues | null): Fiel
     const timer = setTimeout(() => {
       readValues(scope, asked, ends.signal).then(
         (values) => setKnown({ field: asked.field, values }),
-        // The list reports the failure. Without counts the completion only offers less.
+        // The list of runs reports the failure. Without these values the completion offers less.
         () => {},
       );
     }, PAUSE_MS);

@@ -1,6 +1,6 @@
 /**
- * The list of runs: captured, reported and joined runs in rows of one form, as far as the reader may see
- * them. A reader without access to captures gets the reported runs of their organization. Browser.
+ * Reads the list of runs. Captured runs, reported runs, and runs that are both become rows with the same fields. A
+ * reader without access to captures gets the reported runs of their organization. Browser.
  */
 import { quoteValue } from '../../domain/run-query/words.ts';
 import { filterOf, hrefOf } from './address.ts';
@@ -18,7 +18,10 @@ type FoundText = Reply<'GET /capture/runs'>['found'][number];
 
 /** A row of the list. A reported run has its known values in the same fields. */
 export type ListedRun = CapturedRun & {
-  /** The first place in the run with a text of the query, as far as the run was read. */
+  /**
+   * The first turn or step whose text matches a text of the query. Absent if there is no such text, or if that part of
+   * the run is not read yet.
+   */
   found?: FoundText;
 };
 
@@ -33,7 +36,7 @@ const PAGE_ROWS = 100;
 /** Maximum length of a query. */
 const ASKED_CHARACTERS = 1_800;
 
-/** The scope of the list. If the reader may see both, the address may select the other one. */
+/** The scope of the list. The address may select the other scope if the reader may see both. */
 export function scopeOf(): RunScope {
   if (!isOperator.value) return 'organization';
   const asked = filterOf('list');

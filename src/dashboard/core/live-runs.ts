@@ -1,6 +1,6 @@
 /**
- * Keeps a list of runs up to date with the live stream. It shows only records of the service: an event only says which
- * run to read again. So the page never counts by itself, and restarts or long lists cannot make a count wrong. Browser.
+ * Keeps a list of runs up to date with the live stream. An event only names a run, and the page reads that run again
+ * from the service. The page never counts by itself, so a restart or a long list cannot make a count wrong. Browser.
  */
 import type { Signal } from '@preact/signals';
 import { useEffect, useMemo } from 'preact/hooks';

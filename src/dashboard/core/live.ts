@@ -1,5 +1,5 @@
 /**
- * The live stream of an organization's runs: server-sent events, read with the session. After a restart, or a
+ * The live stream of an organization's runs: server-sent events, authenticated by the session. After a restart, or a
  * time without network, it resumes at the last event. Browser.
  */
 import { type Signal, signal } from '@preact/signals';

@@ -5,7 +5,7 @@
 import { useMemo } from 'preact/hooks';
 import { type Resource, useResource } from './resource.ts';
 
-/** A page from the reader function: rows and other fields. */
+/** A page of the list. A page may have more fields than these. */
 export interface CursorPage<One> {
   rows: One[];
   next_cursor: string | null;

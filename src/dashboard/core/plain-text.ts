@@ -7,7 +7,7 @@ import { options, type VNode } from 'preact';
 const TURNING = /[\u202a-\u202e\u2066-\u2069]/;
 const EACH_TURNING = /[\u202a-\u202e\u2066-\u2069]/g;
 
-/** Makes such characters visible; legitimate ones stay. */
+/** Replaces characters that change the direction of text by a visible mark. */
 function showMarks(text: string): string {
   return TURNING.test(text) ? text.replaceAll(EACH_TURNING, '\ufffd') : text;
 }

@@ -1,5 +1,6 @@
 /**
- * A choice whose options are words of a query: finds the option in a query, and replaces it. Pure; browser.
+ * The rules of a select whose options are words of a query: which option the query contains, and the query with another
+ * option. Pure; browser.
  */
 import { parseRunQuery } from '../../domain/run-query/parse.ts';
 import { printRunQuery } from '../../domain/run-query/print.ts';
@@ -22,7 +23,8 @@ function listWords(query: RunQuery): string[] {
 const wordsOf = (option: string): string[] => option.split(' ').filter((word) => word !== '');
 
 /**
- * The option whose words the query contains; of several, the one with the most words; '' without such an option.
+ * The option whose words the query contains. If the query contains several options, the option with the most words; ''
+ * if it contains none.
  */
 export function chosenOf(q: string, options: readonly string[]): string {
   const query = read(q);

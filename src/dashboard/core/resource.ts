@@ -1,6 +1,6 @@
 /**
- * Data that a component reads from the API. It is kept until the next reading, retried after temporary
- * failures (no answer, 429, 5xx), and read again at an interval while the page is visible. Browser.
+ * Data that a component reads from the API. A reading is retried after a temporary failure (no answer, 429, 5xx), and
+ * repeated at an interval while the page is visible. The data is kept until the next reading succeeds. Browser.
  */
 import { type Signal, signal } from '@preact/signals';
 import { useEffect, useMemo } from 'preact/hooks';
@@ -12,9 +12,9 @@ import { checkSession, noteSignedOut } from './session.ts';
 export interface Resource<T> {
   /** null: not read yet. */
   readonly data: Signal<T | null>;
-  /** Why it is missing or out of date; null: it is up to date. */
+  /** Why the data is missing or out of date; null: the data is up to date. */
   readonly error: Signal<ApiError | null>;
-  /** Reads it again immediately. */
+  /** Reads the data again immediately. */
   refresh(): void;
   /** Sets data that is already known, for example from the answer to a change. */
   set(data: T): void;
@@ -22,8 +22,8 @@ export interface Resource<T> {
 
 interface ResourceOptions<T> {
   /**
-   * Interval of reading while the page is visible, or how it follows from the data; null: the data is final; absent: it
-   * is read once.
+   * Interval of reading while the page is visible, or a function that derives the interval from the data. null: the
+   * data is final. Absent: the data is read once.
    */
   every_ms?: number | ((data: T) => number | null);
 }
@@ -60,7 +60,7 @@ class Watched<T> implements Resource<T> {
   /** @returns a function that ends the reading */
   start(): () => void {
     this.refresh();
-    // A reader who comes back to the page sees the present state.
+    // The data is read again when the reader returns to the page, or the browser is online again.
     const stop =
       this.#every_ms === null ? () => {} : onBack(() => this.error.peek() === null && this.refresh());
     return () => {

@@ -49,7 +49,7 @@ export const organization = computed<Organization | null>(() => {
   if (known === null) return null;
   const { organizations, profile } = known;
   const find = (id: string | null) => organizations.find((organization) => organization.id === id);
-  // The list has the newest first, but the reader expects their own organization, which is the oldest.
+  // The list starts with the newest organization, but the reader expects their own, which is the oldest.
   const oldest = organizations.toReversed();
   const own = oldest.find(({ created_by }) => created_by === profile.id) ?? oldest[0];
   return find(namedOrganization.value) ?? find(localStorage.getItem(ORGANIZATION)) ?? own ?? null;
@@ -60,7 +60,7 @@ const roleRead = signal<{ org_id: string; role: Role } | null>(null);
 /** The user's role in the selected organization; null: unknown, or no role. */
 export const role = computed<Role | null>(() => {
   const read = roleRead.value;
-  // An address may have selected another organization since.
+  // The address may have selected another organization after the role was read.
   return read !== null && read.org_id === organization.value?.id ? read.role : null;
 });
 
@@ -97,7 +97,7 @@ export function noteSignedOut(): void {
 
 /**
  * Asks the server whether the session is over, and if so, signs out here too. A 404 of an operator's route alone does
- * not show that.
+ * not show that the session is over.
  */
 export async function checkSession(): Promise<void> {
   if (sessionState.peek() !== 'signed_in') return;
@@ -106,7 +106,7 @@ export async function checkSession(): Promise<void> {
   });
 }
 
-// Signing out in another tab removes it.
+// Signing out in another tab removes the stored organization.
 addEventListener('storage', ({ key, newValue }) => {
   if (key === ORGANIZATION && newValue === null) void checkSession();
 });
@@ -146,7 +146,7 @@ function takeLink(): void {
  * @throws ApiError
  */
 async function useLink(): Promise<void> {
-  // The token of an earlier release, which stored it in the tab.
+  // Earlier releases stored the token in the tab. Such a token still signs in, once.
   const former = sessionStorage.getItem(TOKEN_BEFORE);
   sessionStorage.removeItem(TOKEN_BEFORE);
   const token = linkToken;
@@ -162,7 +162,7 @@ async function useLink(): Promise<void> {
     const isKept = isIgnored || (isOther && !(await askToReplace(current.email, offered.email)));
     if (!isKept) await startSession(token);
   } catch (thrown) {
-    // The same link is tried again.
+    // The link is kept, because the caller tries again.
     if (thrown instanceof ApiError && thrown.passes) throw thrown;
     forgetLink(token);
     throw thrown;
@@ -211,7 +211,7 @@ async function startSession(token: string): Promise<void> {
 export async function openSession(): Promise<void> {
   takeLink();
   const hasLink = linkToken !== null;
-  // At the same time, because each page waits for these answers.
+  // Both are read at the same time, because each page waits for both.
   const [refusal] = await Promise.all([enter(), readServerFacts()]);
   if (refusal === null) {
     sessionState.value = 'signed_in';
@@ -260,7 +260,7 @@ export async function reloadSession(): Promise<void> {
 async function readCaptureAccess(): Promise<boolean> {
   const refuses = (thrown: unknown) => {
     if (!(thrown instanceof ApiError)) throw thrown;
-    // Captures exist even if they cannot be read now.
+    // Any other error means that the reader has access, even if the captures cannot be read now.
     return thrown.status === 404 || thrown.status === 401;
   };
   const stats = await call('GET /capture/stats', {}).catch((thrown: unknown) =>

@@ -1,6 +1,6 @@
 /**
- * Reads the steps that the student was asked for and that match a filter. A page may hold fewer steps than requested,
- * so it reads pages until it has enough. Browser.
+ * Reads student steps with one outcome: refused by the student, or answered differently than by the upstream. A page of
+ * the API may hold fewer steps than requested, so the function reads pages until it has enough. Browser.
  */
 import { call } from './api.ts';
 import type { Reply } from './contract.ts';
@@ -8,7 +8,7 @@ import type { Reply } from './contract.ts';
 type StepOutcome = 'refused' | 'disagreed';
 type Step = Reply<'GET /capture/steps'>['steps'][number];
 
-/** Pages are short if few steps match. This is the maximum number of pages per reading. */
+/** Maximum number of pages per reading. Pages are short if few steps match. */
 const PAGES_MAX = 60;
 
 interface SomeSteps {

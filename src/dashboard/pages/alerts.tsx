@@ -57,7 +57,7 @@ function AlertList() {
     <>
       <PageHead
         title="Alerts"
-        sub="Each alert is checked once a minute. It sends one message when its threshold is crossed, and one when it no longer is."
+        sub="Each alert is checked once a minute. It sends one message when the value crosses the threshold, and another when the value returns."
       />
       <Panel>
         <Loaded from={list}>
@@ -89,7 +89,7 @@ const COLUMNS: readonly Column<Alert>[] = [
   { title: 'State', show: (alert) => <State alert={alert} /> },
   { title: 'Fires', show: sayRule, kind: 'wide' },
   { title: 'Now', show: ({ measure, state }) => formatFigure(measure, state?.value ?? null), kind: 'number' },
-  { title: 'Tells', show: ({ destinations }) => destinations.map(showTarget), kind: 'name' },
+  { title: 'Notifies', show: ({ destinations }) => destinations.map(showTarget), kind: 'name' },
 ];
 
 function showTarget({ target }: Alert['destinations'][number], at: number) {
@@ -188,7 +188,7 @@ function AlertPanels({ alert, refresh }: { alert: Alert; refresh: () => void }) 
       </PageHead>
       <Panel title="Now" actions={<State alert={alert} />}>
         {state === null ? (
-          <p class="faint">It was not checked yet.</p>
+          <p class="faint">This alert was not checked yet.</p>
         ) : (
           <p>
             <b>{state.value === null ? 'Not known' : formatFigure(alert.measure, state.value)}</b>, checked{' '}
@@ -332,7 +332,7 @@ function ruleFields(alert: Alert | null): Field[] {
       name: 'query',
       label: 'Query',
       value: alert?.query ?? 'status:failed,error',
-      hint: 'The runs that count; empty: all',
+      hint: 'Selects the runs; empty: all runs',
       when: ['measure', OF_RUNS],
       maxlength: 2_000,
     },
@@ -340,7 +340,7 @@ function ruleFields(alert: Alert | null): Field[] {
       name: 'of_query',
       label: 'As a share of',
       value: alert?.of_query ?? '',
-      hint: 'A query, too; empty: all runs',
+      hint: 'Also a query; empty: all runs',
       when: ['measure', ['share']],
       maxlength: 2_000,
     },
@@ -389,7 +389,7 @@ function ruleFields(alert: Alert | null): Field[] {
     },
     {
       name: 'time_zone',
-      label: 'Their time zone',
+      label: 'Time zone of the quiet hours',
       value: quiet?.time_zone ?? Intl.DateTimeFormat().resolvedOptions().timeZone,
     },
   ];
@@ -399,7 +399,7 @@ function destinationFields(hasMail: boolean): Field[] {
   return [
     {
       name: 'kind',
-      label: 'Tell by',
+      label: 'Notify by',
       type: 'select',
       options: KINDS,
       ...(hasMail ? {} : { hint: 'Mail needs ALERT_SMTP_URL' }),

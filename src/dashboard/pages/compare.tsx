@@ -246,7 +246,7 @@ function sayDifference(a: number | null, b: number | null, say: (size: number) =
   const words = `${b > a ? '+' : '−'}${say(Math.abs(b - a))}`;
   if (a === 0) return words;
   const percent = Math.round((Math.abs(b - a) / a) * 100);
-  // Only a value of zero is shown as 100 % less.
+  // A value above zero is shown as at most 99 % less.
   return `${words} (${b > 0 && b < a ? Math.min(99, percent) : percent} % ${b > a ? 'more' : 'less'})`;
 }
 

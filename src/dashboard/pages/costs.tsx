@@ -134,7 +134,7 @@ function FigurePanels({ report, daily }: { report: Figures; daily: Figures | nul
   );
 }
 
-/** Every day of the period. A day without a row had no traffic; one without a price has an unknown cost. */
+/** Every day of the period. A day without a row had no traffic. The cost of a day without a price is unknown. */
 function listDays({ from_day, to_day, rows }: Figures): { date: string; value: number | null }[] {
   const costs = new Map(rows.map(({ name, cost_usd }) => [name, cost_usd]));
   const days: { date: string; value: number | null }[] = [];
@@ -171,7 +171,7 @@ const columnsOf = (title: string): Column<Row>[] => [
   { title: 'p95', kind: 'number', show: ({ latency_p95_ms }) => formatSpan(latency_p95_ms) },
 ];
 
-/** Runs that used most of a limit, in its row. */
+/** Maximum number of runs in the row of a limit: those that used most of it. */
 const NAMED_RUNS = 3;
 
 const LIMIT_COLUMNS: Column<Limit>[] = [
@@ -199,9 +199,9 @@ const LIMIT_COLUMNS: Column<Limit>[] = [
         ? '–'
         : `${formatShort(remaining)}${limit === null ? '' : ` of ${formatShort(limit)}`}`,
   },
-  { title: 'Resets', show: ({ resets_at }) => <Time at={resets_at} never="not told" /> },
+  { title: 'Resets', show: ({ resets_at }) => <Time at={resets_at} never="not stated" /> },
   { title: 'Runs out', show: ({ runs_out_at }) => <Time at={runs_out_at} never="not before" /> },
-  { title: 'Told', show: ({ read_at }) => <Time at={read_at} /> },
+  { title: 'As of', show: ({ read_at }) => <Time at={read_at} /> },
   {
     title: 'Used by',
     show: ({ runs, credential }) => (

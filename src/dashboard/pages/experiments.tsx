@@ -68,7 +68,7 @@ function ExperimentList() {
                 empty="No experiments yet."
                 how={
                   <>
-                    A run that is started with an <code>experiment_id</code> and an arm makes one:{' '}
+                    The first run with an <code>experiment_id</code> and an arm creates an experiment:{' '}
                     <a href="/docs/guides/client">the client library</a> draws the arms.
                   </>
                 }
@@ -109,7 +109,7 @@ function ExperimentPage({ experiment_id }: { experiment_id: string }) {
       <PageHead title={experiment_id} />
       <FilterRow>
         <FilterText
-          label="Meant share of “on”"
+          label="Intended share of “on”"
           name="share"
           value={filterOf('share')}
           placeholder="0.5"
@@ -172,13 +172,13 @@ function Effect({ report: { arms, effect } }: { report: Report }) {
         zero={0}
       />
       <p class="faint">
-        Bars are 95 % intervals. The thin bar holds however often you look
+        Bars are 95 % intervals. The thin bar is valid however often you read the report
         {always_valid_ci95 === null
           ? ''
           : ` (between ${asPoints(always_valid_ci95[0])} and ${asPoints(always_valid_ci95[1])})`}
-        ; the thick one and p
-        {p_value === null ? '' : ` = ${p_value < 0.001 ? '< 0.001' : p_value.toFixed(3)}`} hold for one look
-        at an end that was set before.
+        . The thick bar and p
+        {p_value === null ? '' : ` = ${p_value < 0.001 ? '< 0.001' : p_value.toFixed(3)}`} are valid for one
+        reading only, at an end that was fixed in advance.
       </p>
     </Panel>
   );
@@ -187,9 +187,9 @@ function Effect({ report: { arms, effect } }: { report: Report }) {
 function sayEffect({ success_rate_diff, always_valid_ci95: sure }: Report['effect']): string {
   if (success_rate_diff === null || sure === null)
     return 'The difference is unknown until both arms have finished runs.';
-  if (sure[0] > 0) return 'Runs of “on” succeed more often. This holds at any time.';
-  if (sure[1] < 0) return 'Runs of “on” succeed less often. This holds at any time.';
-  return 'No difference is proved yet: the interval that holds at any time includes zero.';
+  if (sure[0] > 0) return 'Runs of “on” succeed more often. This is valid at any time.';
+  if (sure[1] < 0) return 'Runs of “on” succeed less often. This is valid at any time.';
+  return 'No difference is proved yet: the interval that is valid at any time includes zero.';
 }
 
 function Arms({ report: { arms } }: { report: Report }) {
@@ -224,12 +224,12 @@ function Arms({ report: { arms } }: { report: Report }) {
 }
 
 const VERDICTS = {
-  no_units: ['off', 'no units yet', 'Nothing is split yet.'],
+  no_units: ['off', 'no units yet', 'No unit is assigned to an arm yet.'],
   too_few_units: ['off', 'too few units', 'There are too few units to test the split.'],
-  as_expected: ['good', 'as meant', 'The split is as intended.'],
+  as_expected: ['good', 'as intended', 'The split is as intended.'],
   mismatch: [
     'bad',
-    'not as meant',
+    'not as intended',
     'The split is not as intended (p < 0.001): something influences which units get into an arm. Do not trust the effect.',
   ],
 } as const;
@@ -240,12 +240,12 @@ function Split({ report: { srm, mixed_units, mixed_unit_names } }: { report: Rep
     <Panel title="Split" actions={<Badge tone={tone}>{badge}</Badge>} sub={words}>
       <p>
         {countOf(srm.units.on, 'unit')} in “on”, {formatNumber(srm.units.off)} in “off”:{' '}
-        {formatShare(srm.observed_on, 1)} in “on”, {formatShare(srm.expected_on, 1)} meant.
+        {formatShare(srm.observed_on, 1)} in “on”, {formatShare(srm.expected_on, 1)} intended.
       </p>
       {mixed_units === 0 ? null : (
         <details class="fold">
           <summary>{countOf(mixed_units, 'unit')} with runs in both arms</summary>
-          <p class="faint">The effect counts only their runs in their first arm.</p>
+          <p class="faint">The effect counts only the runs of these units in their first arm.</p>
           <p>{mixed_unit_names.join(', ')}</p>
         </details>
       )}

@@ -99,7 +99,7 @@ function FindingList({ codebase_id }: { codebase_id: string }) {
       </nav>
       <PageHead title={codebase_id} />
       <FilterRow>
-        <FilterText wide label="Ask" name="q" value={question} placeholder="finds by meaning" />
+        <FilterText wide label="Ask" name="q" value={question} placeholder="searches by meaning" />
         <FilterText
           label="File"
           name="file"
@@ -192,7 +192,7 @@ function Nearest({ question, ...asked }: Narrowed & { question: string }) {
     <Loaded from={found} lines={8}>
       {({ findings }) =>
         findings.length === 0 ? (
-          <Empty title="Nothing near that." />
+          <Empty title="No finding is similar to the question." />
         ) : (
           <ul class="findings" aria-label="Findings">
             {findings.map((finding) => (

@@ -157,8 +157,8 @@ function Health({ stats: { status, exchanges, uptime_s } }: { stats: Stats }) {
       <Badge tone={status === 'ok' ? 'good' : 'bad'}>
         {status === 'ok' ? 'capturing' : status === 'stopped' ? 'nothing is captured' : 'in trouble'}
       </Badge>{' '}
-      up for {formatSpan(uptime_s * 1_000)}, {formatNumber(exchanges.captured)} captured since
-      {exchanges.in_flight > 0 ? `, ${formatNumber(exchanges.in_flight)} going on` : ''}
+      up for {formatSpan(uptime_s * 1_000)}, {formatNumber(exchanges.captured)} captured since the start
+      {exchanges.in_flight > 0 ? `, ${formatNumber(exchanges.in_flight)} in progress` : ''}
     </>
   );
 }
@@ -257,7 +257,7 @@ function NewestHome() {
     (signal) => readRuns(scope, '', undefined, signal, NEWEST_RUNS),
     { every_ms: EVERY_MS },
   );
-  // First steps say what to do without runs.
+  // The panel of first steps says what to do if there are no runs.
   if (runs.data.value?.rows.length === 0) return null;
   return (
     <Panel title="Newest runs" actions={<a href={hrefOf('runs')}>All runs</a>}>

@@ -246,7 +246,9 @@ function tellOfInvitation(email: string): Promise<void> {
     <>
       <p>No mail is sent. Tell them to sign in here; the invitation waits for them for 7 days.</p>
       <Snippet text={`${location.origin}/`} label="Where to sign in" />
-      <p class="faint">Without an identity provider, the operator of the server makes them a token there:</p>
+      <p class="faint">
+        Without an identity provider, the operator of the server makes them a token on the server:
+      </p>
       <Snippet text={`npx understudy-gateway token --email ${email}`} label="Command that makes a token" />
       <div class="form-actions">
         <button type="button" class="main" onClick={close}>

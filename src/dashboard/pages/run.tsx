@@ -80,7 +80,7 @@ function Follow({
   return null;
 }
 
-/** A run with both parts shows the one that the address names. */
+/** Shows the part that the address names, if the run has both parts. */
 function RunParts({
   read: { conversation, reported },
   reader,

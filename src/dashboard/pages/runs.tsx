@@ -125,18 +125,16 @@ function keyOfRow(row: ListedRun | ExchangeBeingIndexed): string {
   return isExchange(row) ? `exchange ${row.exchange_id}` : row.run_id;
 }
 
-/**
- * The first page is up to date. A later row has its last state that was read, at first or after an event.
- */
+/** Rows beyond the first page are replaced by what was read after an event. The first page is up to date. */
 function mix(rows: ListedRun[], inHead: number, changed: ChangedRuns): ListedRun[] {
   if (changed.size === 0) return rows;
   return rows.map((run, at) => (at < inHead ? run : (changed.get(run.run_id) ?? run)));
 }
 
-/** The models of all runs as they were when the page opened, and those of the runs that are shown. */
+/** Names of models for the filter: those of all runs when the page was opened, and those of the shown runs. */
 function useModels(scope: RunScope, org_id: string, list: PagedList<RunPageRows>): readonly string[] {
   const asked = useMemo(() => ({ field: 'model', contains: '', rest: '' }), [scope, org_id]);
-  // The list comes first.
+  // The list of runs is read first.
   const isListed = list.data.value !== null;
   const counted = useFieldValues(scope, isListed ? asked : null)?.values ?? [];
   const shown = useComputed(() => (list.data.value?.rows ?? []).flatMap(({ models }) => models).join('\n'));
@@ -163,7 +161,7 @@ function useFirstRowKey(): void {
   }, []);
 }
 
-/** Captures belong to one organization, or to the operator's organizations. */
+/** Lets an operator choose between the captures and the reported runs of an organization that has no captures. */
 function ScopeChoice({ scope }: { scope: RunScope }) {
   if (!isOperator.value || seesCaptures.value) return null;
   return (

@@ -108,7 +108,9 @@ function GoldenRuns({
       <p class="faint">
         {countOf(not_golden, 'run is', 'runs are')} not golden
         {not_judged > 0 ? `, ${formatNumber(not_judged)} not judged yet` : ''}.{' '}
-        <a href={hrefOfCaptured(null, { q: '-is:golden is:captured' })}>See which, and why not</a>
+        <a href={hrefOfCaptured(null, { q: '-is:golden is:captured' })}>
+          See which runs are not golden, and why
+        </a>
         {golden >= needed ? ' ' : '. A run counts if it was captured completely and ended by itself. '}
       </p>
     </>

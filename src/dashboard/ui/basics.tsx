@@ -185,8 +185,8 @@ function shorten(id: string): string {
 export function Snippet({ text, label = 'To copy' }: { text: string; label?: string }) {
   return (
     <div class="snippet">
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by keys */}
-      {/* biome-ignore lint/a11y/useSemanticElements: its line breaks count */}
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a scrollable area must be reachable by keyboard */}
+      {/* biome-ignore lint/a11y/useSemanticElements: only `pre` keeps the line breaks */}
       <pre tabIndex={0} role="region" aria-label={label}>
         {text}
       </pre>
@@ -195,7 +195,7 @@ export function Snippet({ text, label = 'To copy' }: { text: string; label?: str
   );
 }
 
-/** An e-mail address with a preferred line break at its @. */
+/** An e-mail address, which breaks at its @ if it does not fit on one line. */
 export function Email({ email, title }: { email: string; title?: string }) {
   const [local, domain = ''] = email.split(/(?=@[^@]*$)/);
   return (

@@ -1,4 +1,6 @@
-/** Exchanges that are stored and not indexed yet, as rows of a list of runs, and what is said about them. Browser. */
+/**
+ * Exchanges that are stored but not yet indexed: their rows in the list of runs, and a note above the list. Browser.
+ */
 import type { Reply } from '../core/contract.ts';
 import { countOf, formatBytes, formatNumber, formatSpan } from '../core/format.ts';
 import { hrefOfCaptured } from '../core/listed-runs.ts';
@@ -7,7 +9,7 @@ import { Badge, Time } from './basics.tsx';
 type BeingIndexed = NonNullable<Reply<'GET /capture/runs'>['being_indexed']>;
 export type ExchangeBeingIndexed = BeingIndexed['exchanges'][number];
 
-/** Number of rows before the reader asks for all: runs should stay in view. */
+/** Number of rows until the reader asks for all, so that runs stay in view. */
 const ROWS_AT_FIRST = 5;
 
 /** The rows at the top of the list. */
@@ -29,7 +31,7 @@ export function BeingIndexedNote({
   const { stored, examined, undecided, exchanges } = of;
   const rest = [
     stored > examined ? `only the newest ${formatNumber(examined)} can be shown` : '',
-    undecided > 0 ? `${formatNumber(undecided)} may match, which is known when they are indexed` : '',
+    undecided > 0 ? `${formatNumber(undecided)} may match; that is known after indexing` : '',
   ].filter(Boolean);
   return (
     <p class="faint" role="status">
@@ -86,7 +88,7 @@ function Columns({ exchange }: { exchange: ExchangeBeingIndexed }) {
         <span class="faint">{formatSpan(exchange.duration_ms)}</span>
       </span>
       <span class="run-state">
-        <Badge title="It is stored. Its run, model and tokens are known when it is indexed">
+        <Badge title="The exchange is stored. Its run, model and tokens are known after indexing">
           being indexed
         </Badge>
         {failed ? <Badge tone="bad">{status === 0 ? 'no answer' : status}</Badge> : null}

@@ -61,7 +61,7 @@ function BlockView({ block, context }: { block: Block; context: BlockContext }) 
         </details>
       );
     default:
-      // A kind that only a later version of the service knows.
+      // A type of block that this version of the page does not know.
       return <LongText text={writeValue(block)} kind="code" />;
   }
 }

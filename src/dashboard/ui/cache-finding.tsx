@@ -43,7 +43,7 @@ function CacheSummary({ read: { sum, turns, is_whole } }: { read: RunLooks }) {
   if (sum.misses === 0)
     return isTold ? (
       <p class="faint">
-        Prompt cache: each of {countOf(sum.turns, 'turn')} read what it could
+        Prompt cache: each of {countOf(sum.turns, 'turn')} read all that it could
         {is_whole ? '' : ', as far as read'}.
       </p>
     ) : null;
@@ -99,7 +99,7 @@ export function CacheFinding({ look }: { look: CacheLook }) {
       <p class="faint">
         It read {formatNumber(look.read_tokens ?? 0)} of {formatNumber(Math.round(look.expected_tokens ?? 0))}{' '}
         tokens
-        {look.compared_with === null ? '' : `, beside exchange ${look.compared_with}`}.
+        {look.compared_with === null ? '' : `, compared with exchange ${look.compared_with}`}.
       </p>
       {difference === null ? null : (
         <dl class="difference">

@@ -18,9 +18,9 @@ type Cause = Period['causes'][number];
 type Agent = Period['by_agent'][number];
 type Losses = Pick<Agent, 'misses' | 'cost_usd'>;
 
-/** Ask again this often while older turns are being examined. */
+/** Interval of reading while older turns are being examined. */
 const EXAMINING_MS = 2_000;
-/** … and this often when all are examined. */
+/** Interval of reading after all turns are examined. */
 const SETTLED_MS = 60_000;
 
 /** @param days UTC days, the present one included */

@@ -38,7 +38,7 @@ function FilterField({
   maxLength?: number;
 }) {
   const [typed, setTyped] = useState(value);
-  /** The last value that the field and the address both had. Whichever of them differs from it is newer. */
+  /** The last value that the field and the address shared. The side with another value is the newer one. */
   const told = useRef(value);
   useEffect(() => {
     if (value === told.current) return;

@@ -40,7 +40,7 @@ function isAllDone({ captured, key, run }: Done, gateway: string | null): boolea
   return (captured || gateway === null) && key && run;
 }
 
-/** The first steps on Home. They ask the server nothing while they are hidden, and nothing more once all are done. */
+/** The first steps on Home. The component sends no requests while it is hidden, and none after all steps are done. */
 export function FirstSteps() {
   return isHidden.value ? null : <ShownSteps />;
 }
@@ -71,7 +71,7 @@ function ShownSteps() {
         {gateway === null ? null : (
           <Step isDone={steps.captured} title="Point an agent at the gateway">
             <p>
-              It keeps its own provider key. Requests pass through byte for byte, and show under{' '}
+              It keeps its own provider key. Requests pass through byte for byte, and appear under{' '}
               <a href={hrefOfCaptured(null)}>Runs</a>.
             </p>
             <Tabs

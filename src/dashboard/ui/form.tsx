@@ -186,7 +186,7 @@ export async function ask({
   return answer;
 }
 
-/** The place of dialogs; one per page. */
+/** The element that shows dialogs; one per page. */
 export function DialogPlace() {
   const shown = open.value;
   return shown === null ? null : <DialogBox key={shown.heading} shown={shown} />;

@@ -3,10 +3,10 @@ import type { Reply } from '../core/contract.ts';
 import { countOf } from '../core/format.ts';
 import { Time } from './basics.tsx';
 
-/** Gateways that are named; the rest is counted. */
+/** Maximum number of gateways that are named. The others are only counted. */
 const NAMED = 8;
 
-/** Nothing for captures of this machine. */
+/** Shows nothing if the captures are those of this machine. */
 export function Gathered({ from }: { from: Reply<'GET /capture/runs'>['gathered'] }) {
   if (from === null) return null;
   const { failure, looked_at, gateways } = from;
@@ -29,7 +29,7 @@ export function Gathered({ from }: { from: Reply<'GET /capture/runs'>['gathered'
       <ul>
         {ordered.slice(0, NAMED).map(({ gateway, newest_at, failure: why }) => (
           <li key={gateway}>
-            {gateway}: newest exchange <Time at={newest_at} never="not here yet" />
+            {gateway}: newest exchange <Time at={newest_at} never="none yet" />
             {why === null ? null : ` (${why})`}
           </li>
         ))}

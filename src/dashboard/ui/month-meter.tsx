@@ -26,7 +26,7 @@ export function MonthMeter({ org_id }: { org_id: string }) {
                 {formatNumber(used)} of {formatNumber(cap)}. Counting starts again on {until} (UTC).
               </p>
               {used >= cap ? (
-                <p class="alarm">The cap is reached: retrieval answers with an empty list until then.</p>
+                <p class="alarm">The cap is reached: retrieval answers with an empty list until {until}.</p>
               ) : null}
             </>
           );

@@ -36,7 +36,7 @@ export function checkQuery(text: string): string {
 
 /**
  * @param scope the runs whose values are offered
- * @param isListed whether the list was read: other requests must not delay it
+ * @param isListed whether the list of runs was read. Until then the bar sends no requests, which would delay the list
  */
 export function QueryBar({ value, scope, isListed }: { value: string; scope: RunScope; isListed: boolean }) {
   const { typed, type, problem } = useTyped(value);
@@ -89,7 +89,7 @@ export function QueryBar({ value, scope, isListed }: { value: string; scope: Run
           ref={input}
           id={`${id}-text`}
           type="search"
-          // biome-ignore lint/a11y/noRedundantRoles: without a list of the browser's own it is no combobox by itself
+          // biome-ignore lint/a11y/noRedundantRoles: a search field without a `list` attribute has no such role
           role="combobox"
           list={undefined}
           aria-expanded={items.length > 0}
@@ -281,7 +281,7 @@ function useMatches(scope: RunScope, queries: readonly string[]): ReadonlyMap<st
   return useMemo(() => (counted === null ? NO_MATCHES : new Map(counted)), [counted]);
 }
 
-/** @returns null where this list has no such fields */
+/** @returns null if the runs of this list lack a field of the query */
 async function countMatches(scope: RunScope, query: string, signal: AbortSignal): Promise<number | null> {
   try {
     return (await readRuns(scope, query, undefined, signal, 1)).matched;

@@ -75,7 +75,7 @@ export function RunHead({ refresh, ...parts }: WholeRun & { refresh: () => void 
 /** A longer outcome is shown as a paragraph. */
 const LONG_OUTCOME = 40;
 
-/** A fork is compared with the run that it continues; any other run with one that the reader chooses. */
+/** A fork is compared with the run that it continues. For any other run, the reader chooses the second run. */
 function CompareLink({ run: { run_id, request_tags } }: { run: CapturedRun }) {
   const fork = readForkTags(request_tags);
   const runs: Record<string, string> = fork === null ? { a: run_id } : { a: fork.run_id, b: run_id };

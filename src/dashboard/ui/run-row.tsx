@@ -110,7 +110,7 @@ export const RunRow = memo(({ run }: { run: ListedRun }) => {
   );
 });
 
-/** Most characters shown before a match. With more, the match would be outside the column. */
+/** Maximum number of characters shown before a match. With more, the match would be outside the column. */
 const BEFORE_CHARACTERS = 40;
 
 function FoundText({ found: { place, before, match, after } }: { found: NonNullable<ListedRun['found']> }) {

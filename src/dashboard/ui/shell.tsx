@@ -123,15 +123,15 @@ function PageContent({ page, roleRead }: { page: Page; roleRead: Resource<boolea
   return <Content />;
 }
 
-/** A shared address may name something that this reader may not see. */
+/** Shown if the address names a page that this reader may not see, for example a shared address. */
 function NotTheOperator({ title }: { title: string }) {
   return (
     <>
       <PageHead title={title} />
       <Empty title="This page is for the operator of the service.">
-        What the gateway captures may hold anything that agents and models said. The operator reads it, by the
-        link of the start or by an address in <code>OPERATORS</code>, and the admins of the organization that{' '}
-        <code>GW_ORG</code> names.
+        Captures may contain anything that agents and models wrote. Only operators and the admins of the
+        organization that <code>GW_ORG</code> names may read them. An operator signs in by the link that the
+        terminal showed at the start, or has an e-mail address that is listed in <code>OPERATORS</code>.
       </Empty>
     </>
   );
@@ -184,7 +184,9 @@ function Menu({ current }: { current: Page }) {
   );
 }
 
-/** Whether the menu offers the page. The page itself tells a reader who has its address why it is not shown. */
+/**
+ * Whether the menu offers the page. If a reader opens the address of another page, that page says why it is not shown.
+ */
 function mayRead({ needs }: Page): boolean {
   if (needs === 'operator') return isOperator.value;
   return needs !== 'admin' || isAtLeast('admin');

@@ -34,7 +34,7 @@ export function Disagreements({ names }: { names: Names }) {
       <Loaded from={list} lines={4}>
         {({ steps, has_more }) =>
           steps.length === 0 ? (
-            <Empty title="Lately no audit disagreed with the student." />
+            <Empty title="No recent audit disagreed with the student." />
           ) : (
             <>
               <ul class="told-steps">
@@ -75,7 +75,7 @@ export function RefusedSteps({ names }: { names: Names }) {
       <Loaded from={list} lines={4}>
         {({ steps }) =>
           steps.length === 0 ? (
-            <Empty title="The student lately served every step that it was asked." />
+            <Empty title="The student served every recent step that it was asked to answer." />
           ) : (
             <ul class="told-steps">
               {groupByReason(steps).map((group) => (

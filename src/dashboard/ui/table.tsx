@@ -10,8 +10,8 @@ export interface Column<One> {
   title: string;
   show: (row: One) => ComponentChildren;
   /**
-   * `wide` and `name` break within words; a `name` stays readable beside a wide column. A `short` one stays on one line,
-   * unless the page is narrow.
+   * Text of `wide` and `name` columns breaks within words. A `name` column stays readable beside a `wide` column. Text
+   * of a `short` column stays on one line, unless the page is narrow.
    */
   kind?: 'number' | 'name' | 'wide' | 'short' | 'acts';
 }
@@ -27,7 +27,7 @@ export function Table<One>({
   columns: readonly Column<One>[];
   rows: readonly One[];
   keyOf: (row: One) => string;
-  /** Text for a table without rows. `how` says how rows would come. */
+  /** Text for a table without rows. `how` explains how to add rows. */
   empty: string;
   how?: ComponentChildren;
   label: string;

@@ -13,14 +13,14 @@ import { StepWhy } from './step-why.tsx';
 
 interface TurnProps {
   turn: CapturedTurn;
-  /** Its position in the run, from 0 on. */
+  /** Index of the turn in the run, from 0 on. */
   at: number;
   results: BlockContext['results'];
   /** Ids of calls whose results are shown with the call. */
   calls: ReadonlySet<string>;
   /** Whether the run contains several conversations. */
   has_several: boolean;
-  /** How it used the provider's prompt cache; absent if unknown. */
+  /** How the turn used the provider's prompt cache; absent if unknown. */
   look?: CacheLook | undefined;
   /** Address of the turn; absent: on this page. */
   href?: string;

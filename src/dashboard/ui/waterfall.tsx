@@ -48,7 +48,7 @@ export function Waterfall({
           ))}
         </span>
       </div>
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by keys */}
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a scrollable area must be reachable by keyboard */}
       <ol class="wf-rows" tabIndex={0} aria-label="Time line of the run">
         {rows.map((row) => (
           <li key={`${row.kind} ${row.exchange_id} ${row.run_id ?? row.from_ms}`} class={`wf-${row.kind}`}>
