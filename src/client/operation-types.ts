@@ -48,14 +48,14 @@ export interface PatternPage {
 export interface StoredPattern {
   pattern_id: string;
   tier: 'e1' | 'e2' | 'e3';
-  /** Of an e1 pattern */
+  /** Project of an e1 pattern; null: another tier */
   project_id: string | null;
   fields: { situation: string; dead_ends: string; unlock: string };
   model: string;
   failure_type: string;
-  /** How often it was seen */
+  /** How often the pattern was seen */
   support: number;
-  /** The last traces from which it was made */
+  /** The last traces from which the pattern was made */
   sources: string[];
   created_at: string;
   updated_at: string;
@@ -120,7 +120,7 @@ export interface Run {
   outcome: string;
   /** The status that `status:` in a query matches: how the run ended, or that it is running */
   state: 'failed' | 'error' | 'running' | 'ok' | 'unknown';
-  /** Who ended it; null: it is running, or unknown */
+  /** Who ended the run; null: the run is still running, or it is unknown */
   ended_by: 'person' | 'agent' | 'model' | 'client' | 'upstream' | 'gateway' | null;
   /** Why it has this status */
   state_words: string;
@@ -145,9 +145,9 @@ export interface Run {
 export interface RunValues {
   /** The most frequent first */
   values: {
-    /** As a query names it */
+    /** The value, as it is written in a query */
     value: string;
-    /** Matching runs that have it */
+    /** Number of matching runs with this value */
     runs: number;
   }[];
   /** false: there are more values, or runs that were not examined */
@@ -244,7 +244,7 @@ export interface TraceState {
   status: 'queued' | 'distilling' | 'done' | 'failed';
   /** New patterns, and existing patterns into which its patterns were merged */
   pattern_ids: string[];
-  /** Only new ones */
+  /** Number of new patterns */
   patterns_created: number;
   error: string | null;
   submitted_at: string;
@@ -290,7 +290,7 @@ export interface ExperimentReport {
     p_value: number | null;
     /** Logarithm of the p-value; finite even if the p-value itself is too small for a number */
     log10_p_value: number | null;
-    /** The split differs from the intended one (p < 0.001) */
+    /** Whether the split differs from the intended one (p < 0.001) */
     flagged: boolean;
     /** Units in each arm; a unit with runs in both arms counts in its first arm */
     units: { on: number; off: number };
@@ -458,7 +458,7 @@ export interface RunMarkChangeInput {
 }
 
 export interface StreamTicketRequestInput {
-  /** Only this project's events; a project's key always gets only its project's events */
+  /** Only events of this project. A project's key always gets only the events of its project */
   project_id?: string | null | undefined;
 }
 
@@ -674,11 +674,11 @@ export interface Operations {
               | 'experiment'
               | 'arm'
               | 'monitor';
-            /** Only values that contain it, ignoring case */
+            /** Only values that contain this text, ignoring case */
             contains?: string | null | undefined;
             /** A query such as `status:failed tool:run_tests cost:>0.5 "date parser" since:7d sort:cost`; words without a field are searched for */
             q?: string | null | undefined;
-            /** Values at most */
+            /** Maximum number of values */
             limit?: number | undefined;
           } & TenantNames)
         | undefined;

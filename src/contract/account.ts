@@ -10,7 +10,7 @@ import { invitationOut, orgOut } from './organizations.ts';
 const DISPLAY_NAME_CHARACTERS = 200;
 
 /**
- * Every field is always sent, unless document 1 allows it to be absent. The same holds for the other
+ * The service sends every field, unless document 1 allows the field to be absent. This rule is the same for all
  * records.
  */
 export const userOut = z
@@ -23,7 +23,7 @@ export const userOut = z
   })
   .meta({ id: 'UserOut' });
 
-/** Any other key is refused (document 4, "Credentials, roles, errors"). */
+/** Other keys are refused (document 4, "Credentials, roles, errors"). */
 const userPatch = z
   .strictObject({
     display_name: text({ max: DISPLAY_NAME_CHARACTERS }).nullish(),

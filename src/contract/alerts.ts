@@ -32,7 +32,7 @@ const destinationIn = z
     id: text({ max: ID_CHARACTERS })
       .optional()
       .describe(
-        'Names an existing destination of the alert; `url` and `secret` then stay as they are unless they are given',
+        'Id of an existing destination of the alert. If `url` or `secret` is omitted, the stored value stays',
       ),
     kind: literal(DESTINATION_KINDS).describe(
       '`slack`: text in the format of Slack and compatible services; `webhook`: signed JSON; `email`: a mail',
@@ -74,7 +74,7 @@ const ruleFields = {
     ),
   of_query: runQuery
     .optional()
-    .describe('For `share`: a query that selects all runs that the share counts against; empty: all runs'),
+    .describe('For `share`: a query that selects the runs of which the share is computed; empty: all runs'),
   provider: text({ max: 64 })
     .optional()
     .describe('For `quota_left`: the provider whose limits are watched; empty: all providers'),
@@ -118,10 +118,10 @@ const alert = z
     query: z.string().describe('A query that selects the counted runs; empty: all runs'),
     of_query: z
       .string()
-      .describe('A query that selects all runs that the share counts against; empty: all runs'),
+      .describe('A query that selects the runs of which the share is computed; empty: all runs'),
     provider: z.string().describe('The provider whose limits are watched; empty: all providers'),
     fires: z.enum(ALERT_SIDES).describe('The side of the threshold that raises the alert'),
-    threshold: z.number().describe('The figure that must be crossed'),
+    threshold: z.number().describe('The value that raises the alert when the measured value crosses it'),
     window_s: z.int().describe('Length of the window before each check, in seconds'),
     quiet: z
       .object({
@@ -136,17 +136,17 @@ const alert = z
       .array(
         z.object({
           id: z.string(),
-          kind: z.enum(DESTINATION_KINDS).describe('How it is told'),
+          kind: z.enum(DESTINATION_KINDS).describe('Kind of the destination'),
           target: z.string().describe('The host of a webhook, or the receivers'),
         }),
       )
-      .describe('Whom it tells'),
+      .describe('Receivers of the messages'),
     created_at: z.string(),
     updated_at: z.string(),
     state: z
       .object({
         is_firing: z.boolean().describe('Whether the threshold is crossed'),
-        since: z.string().describe('When that began'),
+        since: z.string().describe('Time of the last change of `is_firing`'),
         value: z.number().nullable().describe('Value at the last check; null: unknown'),
         looked_at: z.string().describe('Time of the last check, RFC 3339 in UTC'),
         problem: z.string().describe('Why the value is unknown or inexact; empty for an exact value'),
@@ -159,7 +159,7 @@ const alert = z
 const alertEvent = z
   .object({
     id: z.string(),
-    type: z.enum(EVENT_TYPES).describe('What is told'),
+    type: z.enum(EVENT_TYPES).describe('Kind of the event'),
     at: z.string(),
     value: z.number().nullable().describe('The value at that time; null: unknown'),
     deliveries: z
@@ -171,12 +171,15 @@ const alertEvent = z
               'The same in each repetition of a message, so that receivers can recognize repetitions',
             ),
           destination_id: z.string().describe('The destination of the alert'),
-          kind: z.enum(DESTINATION_KINDS).describe('How it is told'),
+          kind: z.enum(DESTINATION_KINDS).describe('Kind of the destination'),
           target: z.string().describe('The host of a webhook, or the receivers'),
           state: z.enum(DELIVERY_STATES).describe('`given_up`: there is no further attempt'),
           attempts: z.int().describe('Attempts so far'),
           problem: z.string().describe('Error of the last attempt; empty: it succeeded'),
-          ended_at: z.string().nullable().describe('null: it waits'),
+          ended_at: z
+            .string()
+            .nullable()
+            .describe('When the message was delivered or given up; null: not yet'),
         }),
       )
       .describe('Outcome of the message to each destination'),
@@ -199,7 +202,7 @@ export const ALERT_ROUTES = {
         description: 'The alerts',
         schema: z
           .object({
-            alerts: z.array(alert).describe('All of them'),
+            alerts: z.array(alert).describe('The alerts'),
             has_mail: z.boolean().describe('false: ALERT_SMTP_URL is not set, and mail cannot be sent'),
           })
           .meta({ id: 'AlertList' }),

@@ -42,7 +42,7 @@ export const apiKeyOut = z
   })
   .meta({ id: 'ApiKeyOut' });
 
-/** The whole body is optional, because its only field is. */
+/** The whole body is optional, because its only field is optional. */
 const rotateBody = z
   .object({ overlap_seconds: integer({ ge: 0, le: KEY_OVERLAP_SECONDS_MAX }).default(0) })
   .meta({ id: 'ApiKeyRotate' })

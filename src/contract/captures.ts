@@ -30,17 +30,20 @@ const endCause = z.enum(END_CAUSES);
 const relegationDecision = z.object({
   decision: z
     .string()
-    .describe('`served`, `audit`, `would_serve`, or the reason why the student did not serve it'),
+    .describe('`served`, `audit`, `would_serve`, or the reason why the student did not serve the step'),
   words: z.string().describe('The decision in words'),
   remedy: z
     .string()
     .describe(
-      'The condition under which the student would serve it: `would be served if …`; empty: it is served already',
+      'The condition under which the student would serve the step: `would be served if …`; empty: it is served already',
     ),
-  student_version: z.int().nullable().describe('Version of the student; null: it was not asked'),
+  student_version: z.int().nullable().describe('Version of the student; null: no student was asked'),
   agent: z.string().nullable().describe('Id of the agent; null: unknown'),
   kind: z.string().nullable().describe('Kind of the student’s answer; null: it has no answer'),
-  score: z.number().nullable().describe('How unlike golden steps it is, 0 to 1; null: not known'),
+  score: z
+    .number()
+    .nullable()
+    .describe('How much the step differs from golden steps, from 0 to 1; null: unknown'),
 });
 
 const comparison = z
@@ -70,7 +73,7 @@ const reason = z.object({
   difference: z
     .object({
       exchange_id: z.int().describe('The exchange that has the answer'),
-      repeated_by: z.int().describe('The exchange whose request repeats it'),
+      repeated_by: z.int().describe('The exchange whose request repeats that answer'),
       read: z.string().describe('The answer as it was read, from shortly before the difference'),
       repeated: z.string().describe('The answer as it was repeated'),
     })
@@ -83,7 +86,7 @@ const reportedPart = z
     run_id: z
       .string()
       .describe("Differs from the captured run's id if a trace or a session joined the two runs"),
-    org_id: z.string().describe('The organization that reported it'),
+    org_id: z.string().describe('The organization that reported the run'),
     project_id: z.string(),
     agent_name: z.string(),
     framework: z.string(),
@@ -91,7 +94,7 @@ const reportedPart = z
     codebase_id: z.string(),
     experiment_id: z.string(),
     arm: z.string(),
-    is_finished: z.boolean().describe('Its end was reported'),
+    is_finished: z.boolean().describe('Whether the end of the run was reported'),
     started_at: z.string(),
     finished_at: z.string().nullable(),
     steps: z.int(),
@@ -124,12 +127,18 @@ const capturedRun = z
       )
       .describe(`The first ${NAMED_CHILD_RUNS} child runs`),
     task: z.string().nullable().describe("The user's first words; null: not read yet, repeat the request"),
-    notes: z.array(z.string()).describe('Notes of the gateways that captured it (GW_NOTE)'),
+    notes: z.array(z.string()).describe('Notes of the gateways that captured the run (GW_NOTE)'),
     providers: z.array(z.string()).describe('Labels of the upstreams that answered'),
     models: z.array(z.string()).describe('Models that answered'),
-    tools: z.array(z.string()).describe('Tools that its answers called, the first 64'),
-    client: z.string().nullable().describe('The program that sent its first request; null: unknown'),
-    trace_id: z.string().nullable().describe('Trace id of its first `traceparent`; null without one'),
+    tools: z.array(z.string()).describe('Tools that the answers of the run called, the first 64'),
+    client: z
+      .string()
+      .nullable()
+      .describe('The program that sent the first request of the run; null: unknown'),
+    trace_id: z
+      .string()
+      .nullable()
+      .describe('Trace id of the first `traceparent` of the run; null: no request had one'),
     exchanges: z.int().describe('Requests with their answers: turns and others'),
     turns: z.int().describe('Exchanges in which a model answered'),
     student_turns: z.int().describe('Turns that the student answered'),
@@ -149,20 +158,20 @@ const capturedRun = z
     outcome: z
       .string()
       .nullable()
-      .describe('Outcome of the finished monitor run with the same id; null without one'),
+      .describe('Outcome of the finished monitor run with the same id; null: there is no such run'),
     ...markFields,
-    request_tags: z.array(z.string()).describe('Tags from the header `x-svc-tags` of its requests'),
+    request_tags: z.array(z.string()).describe('Tags from the header `x-svc-tags` of the requests'),
     keys: z
       .array(z.string())
       .describe(
-        'Fingerprints of the credentials of its requests, and the id of the API key that reported it',
+        'Fingerprints of the credentials of the requests, and the id of the API key that reported the run',
       ),
     golden: z
       .boolean()
       .nullable()
       .describe('null: not judged yet (repeat the request), or the run is too long to be judged here'),
-    reasons: z.array(reason).describe('Why it is not golden'),
-    overruled: z.array(reason).describe('Reasons against it that the mark overrules'),
+    reasons: z.array(reason).describe('Reasons why the run is not golden'),
+    overruled: z.array(reason).describe('Reasons against golden that the mark overrules'),
   })
   .meta({ id: 'CapturedRun' });
 
@@ -172,10 +181,12 @@ const exchangeBeingIndexed = z
     run_id: z
       .string()
       .nullable()
-      .describe('The run that its request names; null: it names no run, or the index has to find it'),
-    run_is_listed: z.boolean().describe('The list has a row of that run, from earlier exchanges'),
+      .describe(
+        'The run that the request names; null: the request names no run, or the run is known only after indexing',
+      ),
+    run_is_listed: z.boolean().describe('Whether the list has a row of that run, from earlier exchanges'),
     provider: z.string().describe('Label of the upstream'),
-    kind: z.enum(['turn', 'other']).describe('`turn`: an answer of a model, as far as the path tells'),
+    kind: z.enum(['turn', 'other']).describe('`turn`: an answer of a model, judged by the path alone'),
     method: z.string().describe('HTTP method'),
     path: z
       .string()
@@ -183,7 +194,7 @@ const exchangeBeingIndexed = z
     served_by: z.enum(['upstream', 'student']).describe('Who answered'),
     status: z.int().describe('0: no answer came'),
     failed: z.boolean().describe('No answer, or a status of 400 and above'),
-    aborted: z.boolean().describe('One side aborted it'),
+    aborted: z.boolean().describe('The client or the upstream aborted the exchange'),
     started_at: z.string(),
     duration_ms: z.number(),
     request_bytes: z.int().describe('Length of the request’s body on the wire'),
@@ -193,14 +204,14 @@ const exchangeBeingIndexed = z
 
 const beingIndexed = z
   .object({
-    stored: z.int().describe('Stored exchanges that the index lacks'),
+    stored: z.int().describe('Number of exchanges that are stored but not indexed yet'),
     examined: z
       .int()
       .describe(`The newest of them, at most ${CAPTURE_NEWEST.exchanges}, to which the query was applied`),
     undecided: z
       .int()
       .describe(
-        'Examined exchanges that are not shown, because the query or its order needs what only the index will know',
+        'Examined exchanges that are not shown, because the query or its order needs values that are known only after indexing',
       ),
     exchanges: z
       .array(exchangeBeingIndexed)
@@ -208,22 +219,30 @@ const beingIndexed = z
   })
   .nullable()
   .describe(
-    'Exchanges that are stored but not indexed yet, because the gateway is busy. They are on the first page only; null: the index lacks no exchange, or this is a later page',
+    'Exchanges that are stored but not indexed yet, because the gateway is busy. Only the first page has them. null: all exchanges are indexed, or this is a later page',
   );
 
 const gatheredCaptures = z.object({
   looked_at: timestamp().nullable().describe('When the bucket was last read; null: not yet'),
-  failure: z.string().nullable().describe('Why the bucket could not be read; null: it was'),
+  failure: z
+    .string()
+    .nullable()
+    .describe('Why the bucket could not be read; null: the last reading succeeded'),
   gateways: z
     .array(
       z.object({
-        gateway: z.string().describe('Its name in the bucket'),
-        sent_at: timestamp().nullable().describe('When it last told the bucket of its files; null: unknown'),
+        gateway: z.string().describe('Name of the gateway in the bucket'),
+        sent_at: timestamp()
+          .nullable()
+          .describe('When the gateway last wrote its list of files to the bucket; null: unknown'),
         newest_at: timestamp()
           .nullable()
-          .describe('When its newest exchange that is here ended; null: none is here'),
-        exchanges: z.int().describe('Its exchanges that are here'),
-        failure: z.string().nullable().describe('Why its captures could not be read; null: they were'),
+          .describe('When the newest exchange that was read from this gateway ended; null: none was read'),
+        exchanges: z.int().describe('Number of exchanges that were read from this gateway'),
+        failure: z
+          .string()
+          .nullable()
+          .describe('Why the captures of this gateway could not be read; null: the last reading succeeded'),
       }),
     )
     .describe('The gateways in the bucket, by name'),
@@ -234,10 +253,12 @@ const capturedRunPage = z
     runs: z.array(capturedRun),
     found: z
       .array(runText)
-      .describe('Where these runs contain the texts of the query, as far as time allowed to read them'),
+      .describe(
+        'Where these runs contain the texts of the query. A run is missing if there was no time to read it',
+      ),
     searched: searchedExchanges
       .nullable()
-      .describe('What the query searched for its texts; null: it has no texts'),
+      .describe('How much was searched for the texts of the query; null: the query has no texts'),
     next_cursor: nextCursor,
     matched_runs: z.int().describe('Runs that match the query, among the searched ones'),
     unread_runs: z.int().describe('Runs that are not searched yet; they are read next'),
@@ -246,11 +267,11 @@ const capturedRunPage = z
     left_out_runs: z
       .int()
       .describe('Older runs for which the list has no room; they can be read by their ids'),
-    exchanges_without_run: z.int().describe('Exchanges outside of runs, such as lists of models'),
+    exchanges_without_run: z.int().describe('Exchanges that belong to no run, such as lists of models'),
     being_read: z
       .object({
         exchanges: z.int().describe('Exchanges read so far'),
-        of: z.int().describe('Captured'),
+        of: z.int().describe('All captured exchanges'),
       })
       .nullable()
       .describe(
@@ -290,34 +311,34 @@ const capturedTurn = z
       .describe('From the request to the head of the answer; null: no answer came'),
     latency_ms: z.number().describe('From the request to the end of the answer'),
     failed: z.boolean().describe('No answer, or a status of 400 and above'),
-    aborted: z.boolean().describe('One side aborted it'),
+    aborted: z.boolean().describe('The client or the upstream aborted the exchange'),
     end_cause: endCause
       .nullable()
-      .describe('Who ended it, and why; null: it succeeded, or the cause is unknown'),
-    end_words: z.string().describe('The same in words; empty when null'),
+      .describe('Who ended the exchange, and why; null: the exchange succeeded, or the cause is unknown'),
+    end_words: z.string().describe('`end_cause` in words; empty if `end_cause` is null'),
     truncated: z.boolean().describe('The stored copy is only the beginning of the body'),
     undecodable: z.boolean().describe('The stored bodies cannot be read; `problem` says why'),
     served_by: z.enum(['upstream', 'student']).describe('Who answered'),
-    is_retry: z.boolean().describe('It repeats an earlier request, which had failed'),
+    is_retry: z.boolean().describe('Whether it repeats an earlier request that had failed'),
     link: z
       .enum(['starts', 'continues', 'repeats', 'breaks'])
       .nullable()
       .describe('How the turn continues the conversation; `breaks`: a turn may be missing before it'),
     conversation: z.int().nullable().describe('Number of the conversation within the run, from 1 on'),
     follows: z.int().nullable().describe('The exchange that this turn continues'),
-    system: blocks.nullable().describe('null: the same as before'),
+    system: blocks.nullable().describe('null: the same as in the previous turn'),
     tools: z
       .array(z.looseObject({ name: z.string() }))
       .nullable()
-      .describe('null: the same as before'),
+      .describe('null: the same as in the previous turn'),
     messages_added: z
       .array(
         z.object({
           role: z.enum(['system', 'user', 'assistant', 'tool']).describe('Who speaks'),
-          content: blocks.describe('What is said'),
+          content: blocks.describe('The content of the message'),
         }),
       )
-      .describe('What the request adds to the previous turn'),
+      .describe('The messages that the request adds to the previous turn'),
     content: blocks.describe('The answer: text, thinking, tool calls'),
     stop_reason: z.string().nullable().describe("Why the model stopped, in the provider's words"),
     usage: z.object({
@@ -331,7 +352,7 @@ const capturedTurn = z
       estimated: z
         .literal(true)
         .optional()
-        .describe('The provider reported no counts; these are estimated from the texts'),
+        .describe('Whether the counts are estimated from the texts, because the provider reported none'),
       tier: z
         .string()
         .optional()
@@ -367,7 +388,7 @@ const capturedTurn = z
             .number()
             .nullable()
             .describe(
-              'From the end of that answer to this request: the tool, and everything else that the agent did meanwhile; null: unknown',
+              'From the end of that answer to this request: the time of the tool and of everything else that the agent did; null: unknown',
             ),
           is_error: z.boolean().describe('The tool failed'),
         }),
@@ -430,17 +451,21 @@ const capturedExchange = z
     path: z.string().describe('Path as the client sent it, including the prefix'),
     status: z.int(),
     started_at: z.string(),
-    end_cause: endCause.optional().describe('Who ended it, and why; absent if it succeeded'),
+    end_cause: endCause
+      .optional()
+      .describe('Who ended the exchange, and why; absent if the exchange succeeded'),
     credential: z
       .string()
       .optional()
-      .describe('Fingerprint of its credential: equal for equal credentials; absent without one'),
+      .describe(
+        'Fingerprint of the credential of the request; equal credentials have equal fingerprints. Absent: the request had no credential',
+      ),
     request: side.describe('What the client sent'),
     response: side.describe('What came back'),
   })
   .meta({ id: 'CapturedExchange' });
 
-/** The fields that the dashboard shows. Other clients may use the rest. */
+/** The fields of the ledger that the dashboard shows. An answer has more fields for other clients. */
 const ledgerFields = {
   served: z.int().describe('Turns that the student answered'),
   compared: z.int().describe('Answers that audits compared'),
@@ -473,13 +498,13 @@ const ledgerFields = {
   late_usd: z
     .number()
     .describe(
-      'Dollars that the upstream charged in addition because its prompt cache was cold; `saved_usd` is reduced by them',
+      'Dollars that the upstream charged in addition because its prompt cache was cold. They are already subtracted from `saved_usd`',
     ),
 };
 
 const ledgerTotal = z
   .object({
-    since: z.string().nullable().describe('The first day in the ledger; null: it is empty'),
+    since: z.string().nullable().describe('The first day in the ledger; null: the ledger is empty'),
     ...ledgerFields,
   })
   .nullable()
@@ -490,8 +515,8 @@ const captureStats = z
     status: z.enum(['ok', 'degraded', 'stopped']).describe('State of capture'),
     reasons: z
       .array(z.object({ reason: z.string().describe('Stable name'), text: z.string().describe('In words') }))
-      .describe('Why it is not ok, worst reason first'),
-    uptime_s: z.int().describe('Since the start of the process'),
+      .describe('Why the status is not `ok`, worst reason first'),
+    uptime_s: z.int().describe('Seconds since the start of the process'),
     org_id: z
       .string()
       .nullable()
@@ -511,8 +536,8 @@ const captureStats = z
       .looseObject({
         enabled: z.boolean().describe('Whether a student may answer'),
         served: z.int().describe('Turns that the student answered since the start'),
-        fallback: z.int().describe('Turns for which it was asked but the upstream answered'),
-        fallbacks: z.record(z.string(), z.int()).describe('The same, grouped by reason'),
+        fallback: z.int().describe('Turns for which the student was asked but the upstream answered'),
+        fallbacks: z.record(z.string(), z.int()).describe('Number of these turns by reason'),
         tokens_saved: z
           .object({
             input: z.number().describe('Of requests'),
@@ -555,14 +580,14 @@ const capturedActivity = z
     ...activityCounts,
     series: z
       .array(z.object({ at: z.string().describe('Start of the part'), ...activityCounts }))
-      .describe('The same for equal parts of the period'),
+      .describe('The same figures for equal parts of the period'),
     golden: z
       .object({
-        golden: z.int().describe('Runs that are golden'),
-        not_golden: z.int().describe('Runs that are not'),
-        not_judged: z.int().describe('Runs that are not judged yet; repeat the request'),
+        golden: z.int().describe('Number of golden runs'),
+        not_golden: z.int().describe('Number of runs that are not golden'),
+        not_judged: z.int().describe('Number of runs that are not judged yet; repeat the request'),
       })
-      .describe('Counts of the newest 5,000 runs, whatever their time'),
+      .describe('Counts of the newest 5,000 runs, independent of the period'),
   })
   .meta({ id: 'CapturedActivity' });
 
@@ -575,7 +600,7 @@ const limitsReply = z
             .string()
             .nullable()
             .describe(
-              'Fingerprint of the credential, as in exchange records; null: the requests had none, as on routes where the gateway adds it',
+              'Fingerprint of the credential, as in exchange records; null: the requests had no credential, because the gateway adds one',
             ),
           provider: z.string().describe('Label of the upstream'),
           name: z.string().describe('`requests`, `tokens`, `5 hours`, `7 days`'),
@@ -588,13 +613,13 @@ const limitsReply = z
             .string()
             .nullable()
             .describe(
-              'When it will be used up at the rate of the last hour; null: not before it resets, or the rate is unknown',
+              'When the limit will be used up at the rate of the last hour; null: not before it resets, or the rate is unknown',
             ),
           runs: z
             .array(
               z.object({
                 run_id: z.string().describe('A run of this credential'),
-                tokens: z.int().describe('Its tokens in the last 24 hours'),
+                tokens: z.int().describe('Tokens of the run in the last 24 hours'),
               }),
             )
             .describe('The runs with the most tokens'),
@@ -612,7 +637,7 @@ const relegatedStep = z
     started_at: z.string(),
     model: z.string().nullable(),
     served_by: z.enum(['upstream', 'student']).describe('Who answered'),
-    relegation: relegationDecision.describe('What was decided'),
+    relegation: relegationDecision.describe('The decision whether the student serves'),
     comparison,
   })
   .meta({ id: 'RelegatedStep' });
@@ -625,19 +650,27 @@ const stepExplanation = z
     relegation: relegationDecision.nullable().describe('The decision at that time; null: it is not stored'),
     opinion: z
       .object({
-        version: z.int().describe('Version of the student that is asked now'),
-        decision: z.string().describe('`covered`, or why it is not'),
-        rule: z.string().describe('Which rule decided, in words'),
+        version: z
+          .int()
+          .describe('The present version of the student, which judged the step for this answer'),
+        decision: z.string().describe('`covered`, or the reason why the step is not covered'),
+        rule: z.string().describe('The rule that decided, in words'),
         remedy: z
           .string()
           .describe(
             'The condition under which the answer would be served: `would be served if …`; empty: it is served',
           ),
         agent: z.string().nullable().describe('Id of the agent variant; null: unknown'),
-        agent_name: z.string().describe('Its name; empty without a name'),
+        agent_name: z.string().describe('Name of the agent variant; empty without a name'),
         kind: z.string().nullable().describe('Kind of the student’s answer; null: it has no answer'),
-        score: z.number().nullable().describe('How unlike golden steps it is, 0 to 1; null: not known'),
-        threshold: z.number().nullable().describe('The largest score that is served; null: no score is'),
+        score: z
+          .number()
+          .nullable()
+          .describe('How much the step differs from golden steps, from 0 to 1; null: unknown'),
+        threshold: z
+          .number()
+          .nullable()
+          .describe('The largest score that is served; null: nothing is served'),
         support: z.int().describe('Golden runs that support the answer'),
         doubts: z.record(z.string(), z.number()).nullable().describe('The parts of the score'),
         nearest: z
@@ -664,11 +697,11 @@ const stepExplanation = z
         new_things: z
           .array(
             z.object({
-              place: z.string().describe('Where it stands'),
+              place: z.string().describe('Where the value is in the request'),
               value: z
                 .string()
                 .nullable()
-                .describe('The value there; null: no value, while golden steps have one'),
+                .describe('The value there; null: this step has no value there, but golden steps do'),
               surprise: z.number().describe('0 to 1'),
             }),
           )
@@ -677,7 +710,7 @@ const stepExplanation = z
           ),
       })
       .nullable()
-      .describe("The present student's opinion; null: `problem` says why it has none"),
+      .describe("The present student's judgement; null: it has none, and `problem` says why"),
     not_asked: z
       .string()
       .describe(
@@ -703,16 +736,21 @@ const studentReport = z
         z.object({
           version: z.int().describe('Counts up'),
           share: z.number().describe('Share of runs that it may serve; 0: it does not serve'),
-          made_at: z.string().nullable().describe('null: its manifest cannot be read'),
-          valid_until: z.string().nullable().describe('null: it does not expire'),
-          golden_runs: nullableCount.describe('Runs from which it was made'),
-          agents: nullableCount.describe('Agents that it distinguishes'),
-          steps: nullableCount.describe('Held-out steps on which it was measured'),
-          served: nullableCount.describe('Held-out steps that it served'),
+          made_at: z
+            .string()
+            .nullable()
+            .describe('When this version was made; null: its manifest cannot be read'),
+          valid_until: z.string().nullable().describe('When this version expires; null: never'),
+          golden_runs: nullableCount.describe('Number of runs from which this version was made'),
+          agents: nullableCount.describe('Number of agent variants'),
+          steps: nullableCount.describe('Number of held-out steps on which this version was measured'),
+          served: nullableCount.describe('Number of these steps that the student served'),
           errors: nullableCount.describe('Served steps that were wrong'),
           error_at_most: share.describe('Upper bound of the true share of errors, with 95 % confidence'),
-          tokens_saved_share: share.describe('Share of the tokens of those runs'),
-          uncovered: z.record(z.string(), z.int()).describe('Steps that it did not serve, grouped by reason'),
+          tokens_saved_share: share.describe('Saved tokens, as a share of all tokens of the held-out runs'),
+          uncovered: z
+            .record(z.string(), z.int())
+            .describe('Number of held-out steps that the student did not serve, by reason'),
           problem: z.string().describe('Why its manifest cannot be read; empty if it can be read'),
         }),
       )
@@ -723,8 +761,10 @@ const studentReport = z
           agent: z.string().describe('Identifies it'),
           name: z
             .string()
-            .describe('The name from an operator, else the first words of its prompt; empty without both'),
-          is_named: z.boolean().describe('An operator gave it this name'),
+            .describe(
+              'The name that an operator gave, else the first words of the prompt; empty if there is neither',
+            ),
+          is_named: z.boolean().describe('Whether an operator gave this name'),
           tools: z.array(z.string()).describe('Some of its tools'),
           state: z.enum(['serving', 'not_served', 'suspended']).describe('State of the agent'),
           suspended_by: z.enum(['audit', 'operator']).nullable().describe('null: it is not suspended'),
@@ -732,7 +772,7 @@ const studentReport = z
           measured: z
             .object({
               steps: z.int().describe('Held-out steps'),
-              served: z.int().describe('Held-out steps that it served'),
+              served: z.int().describe('Held-out steps that the student served'),
               errors: z.int().describe('Served steps that were wrong'),
             })
             .describe('Results on held-out runs'),
@@ -745,13 +785,15 @@ const studentReport = z
                 refused: z
                   .enum(['too_few', 'too_wrong', 'never_serve'])
                   .nullable()
-                  .describe('Why it is not served; null: it is served'),
+                  .describe('Why this kind of answer is not served; null: it is served'),
                 refusal: z
                   .string()
-                  .describe('The same in words, with what would change it; empty: it is served'),
+                  .describe(
+                    '`refusal` in words, with what would change it; empty: this kind of answer is served',
+                  ),
                 runs: z.int().describe('Golden runs with this kind of answer'),
                 steps: z.int().describe('Steps with this kind of answer'),
-                errors: z.int().describe('Steps for which it was wrong'),
+                errors: z.int().describe('Steps that the student answered wrongly'),
                 error_at_most: z.number().describe('Upper bound of the share of errors'),
                 is_suspended: z.boolean().describe('By an audit or an operator'),
               }),
@@ -802,7 +844,7 @@ export const CAPTURES = {
       golden: flag().nullish().describe('true: only golden runs; false: only others'),
       served_by: literal(['student', 'upstream'])
         .nullish()
-        .describe('Only runs in which the student, or only runs in which the upstream answered a turn'),
+        .describe('Only runs in which the student answered a turn, or only runs in which the upstream did'),
       session: text({ max: ID_CHARACTERS }).nullish().describe('Only runs with this client session'),
       own: flag().nullish().describe('Only runs without a parent run, or only runs with one'),
       q: runQueryField,
@@ -813,7 +855,8 @@ export const CAPTURES = {
     ...common,
     id: 'listCapturedRunValues',
     path: '/capture/run-values',
-    summary: 'What runs hold in a field of the query language, with the number of runs: to complete a query',
+    summary:
+      'Values of a field of the query language, with the number of runs for each: for completing a query',
     query: z.object(valueQueryFields),
     replies: { 200: { description: 'The values', schema: countedValues }, 503: unavailable },
   }),
@@ -961,7 +1004,9 @@ export const CAPTURES = {
     summary:
       'Traffic through the gateway in the last hours: counts, errors and latency, in total and over time',
     query: z.object({
-      hours: integer({ ge: 1, le: CAPTURE_ACTIVITY.hours_max }).default(24).describe('How far back'),
+      hours: integer({ ge: 1, le: CAPTURE_ACTIVITY.hours_max })
+        .default(24)
+        .describe('Number of hours before now'),
     }),
     replies: { 200: { description: 'The figures', schema: capturedActivity }, 503: unavailable },
   }),
@@ -1008,9 +1053,10 @@ export const CAPTURES = {
     path: '/capture/student/names',
     auth: 'operator',
     tag: 'capture',
-    summary: 'Names an agent variant of the student for people; its answers do not change',
+    summary:
+      'Gives an agent variant of the student a name for people; the answers of the student do not change',
     body: z.object({
-      agent: text({ min: 1, max: 200 }).describe('As the report identifies it'),
+      agent: text({ min: 1, max: 200 }).describe('Id of the agent variant, as in the report'),
       name: text({ min: 1, max: AGENT_NAME_CHARACTERS })
         .nullable()
         .describe('null: removes the name, so that the first words of its prompt are shown again'),
@@ -1020,9 +1066,9 @@ export const CAPTURES = {
         description: 'The name that it has now',
         schema: z
           .object({
-            agent: z.string().describe('As the report identifies it'),
+            agent: z.string().describe('Id of the agent variant, as in the report'),
             name: z.string().describe('Empty without a name'),
-            is_named: z.boolean().describe('An operator gave it this name'),
+            is_named: z.boolean().describe('Whether an operator gave this name'),
           })
           .meta({ id: 'StudentAgentName' }),
       },

@@ -3,7 +3,7 @@
  * (email-validator; RFC 5321 and 6531 without quoted local parts, comments and address literals). Pure; any thread.
  */
 
-/** The first check of that library. */
+/** Maximum length of an address. The library checks the length first. */
 const ADDRESS_CHARACTERS = 2_048;
 /**
  * RFC 5321: 4.5.3.1.2, and the limit of a path without its brackets. The library checks the limit of the
@@ -17,7 +17,7 @@ const LABEL_OCTETS = 63;
 /** A combining mark attaches to the preceding character, here the quote or the @. */
 const BEGINS_WITH_MARK = /^\p{M}/u;
 const LOCAL_ALLOWED = /[\w!#$%&'*+\-/=?^`{|}~.]/;
-/** Names that lead nowhere on the internet (RFC 6761, RFC 2606). */
+/** Reserved domains, which do not exist on the internet (RFC 6761, RFC 2606). */
 const SPECIAL_DOMAINS = ['arpa', 'invalid', 'local', 'localhost', 'onion', 'test'];
 
 /** @returns what is wrong with the address, or null */
@@ -41,7 +41,7 @@ const NAMED_ADDRESS = new RegExp(
 
 /** Extracts the address from a text that may have space around it or a name before it. */
 export function bareAddress(text: string): string {
-  // A text that is too long is judged unchanged.
+  // A text that is too long is returned unchanged, so that the check of the length refuses it.
   if (text.length > ADDRESS_CHARACTERS) return text;
   return (NAMED_ADDRESS.exec(text)?.[1] ?? text).trim();
 }

@@ -8,8 +8,8 @@ import type { Permission } from '../domain/permissions.ts';
 
 /**
  * `open`: no credential is checked. `bearer`: an API key or a JWT in `Authorization`, which also determines the tenant.
- * `user`: a signed-in user's JWT; a key is refused with 403. `operator`: the operator of the service; for other
- * callers, and for other methods, the path does not exist (404).
+ * `user`: a signed-in user's JWT; a key is refused with 403. `operator`: the operator of the service. Other callers get
+ * 404, as if the path did not exist, and so do other methods.
  */
 type EndpointAuth = 'open' | 'bearer' | 'user' | 'operator';
 
@@ -45,14 +45,14 @@ export interface Endpoint {
   /** Unique; names the operation in the interface description. */
   id: string;
   method: 'GET' | 'POST' | 'PATCH' | 'DELETE';
-  /** `{name}` matches one segment. Written without a trailing slash; both forms are served. */
+  /** `{name}` matches one segment. The path is declared without a trailing slash and served with and without it. */
   path: string;
   /** The path in the interface description, if document 1 has a trailing slash. */
   described_path?: string;
   auth: EndpointAuth;
   /**
-   * For a `user` endpoint: the permission that the user's role must include. `signed in`: the route concerns only the
-   * user.
+   * For a `user` endpoint: the permission that the user's role must include. `signed in`: no permission, because the
+   * route concerns only the user.
    */
   permission?: Permission | 'signed in';
   /**
@@ -78,17 +78,18 @@ export interface Endpoint {
   /** Other paths with the same answer, not described; `/v1/x` always has the alias `/x`. */
   aliases?: readonly string[];
   /**
-   * Accepts every host name, with or without a credential, because the answer reveals nothing sensitive or another
-   * proof is checked. All other endpoints require a host name of the service for requests without a credential.
+   * Accepts every host name, with or without a credential. This is safe if the answer reveals nothing sensitive, or if
+   * the handler checks another proof. On all other endpoints, a request without a credential must use a host name of
+   * the service.
    */
   any_host?: boolean;
-  /** Open to some callers without a credential. Other callers need one, and may then use any host name. */
+  /** Some callers need no credential. Other callers need a credential, and may then use any host name. */
   checks_credential?: true;
   /** A `ticket` in the query may replace the credential, for browsers that cannot send the header. */
   takes_ticket?: boolean;
   /**
-   * Refuses requests of web pages whose origin `CORS_ALLOWED_ORIGINS` does not list, as other protocols require of
-   * servers.
+   * Refuses requests of web pages whose origin is not in `CORS_ALLOWED_ORIGINS`. The Model Context Protocol requires
+   * this of servers.
    */
   listed_origins?: boolean;
   /** Served but not described. */
@@ -133,7 +134,7 @@ export function pathParameters(path: string): string[] {
 /** Body of every error of the API (documents 1 and 2). */
 export const errorBody = z.object({ detail: z.string() }).meta({ id: 'Error' });
 
-/** A refusal that the checks before the handler do not already imply. */
+/** An error reply of the handler itself. The replies of the checks before the handler need no declaration. */
 export function refusal(description: string): EndpointReply {
   return { description, schema: errorBody };
 }

@@ -9,7 +9,7 @@ import { projectField, scoreFields, scoresSchema, stepFields } from './runs.ts';
 /** Maximum number of steps of one evaluation. */
 export const EVALUATE_STEPS_MAX = 1_000;
 
-/** A previous step. Without an index, its place in the list counts. */
+/** A previous step. If it has no index, its position in the list is its index. */
 const evaluateStep = z
   .object({ step_index: integer({ ge: 0 }).optional(), ...stepFields })
   .meta({ id: 'EvaluateStep' });

@@ -39,7 +39,7 @@ export const experimentReport = z
         .number()
         .nullable()
         .describe('Logarithm of the p-value; finite even if the p-value itself is too small for a number'),
-      flagged: z.boolean().describe('The split differs from the intended one (p < 0.001)'),
+      flagged: z.boolean().describe('Whether the split differs from the intended one (p < 0.001)'),
       units: z
         .object({ on: z.int(), off: z.int() })
         .describe('Units in each arm; a unit with runs in both arms counts in its first arm'),

@@ -13,7 +13,8 @@ const FORMATS = ['csv', 'jsonl', 'parquet'] as const;
 const format = literal(FORMATS).default('csv').describe('`jsonl`: a line of JSON for each row');
 
 const file: EndpointReply = {
-  description: 'The file, sent while it is made. If the connection breaks, the file is incomplete',
+  description:
+    'The file. It is sent while it is being made, so a broken connection leaves an incomplete file',
   media_type: 'application/octet-stream',
 };
 const busy = refusal('Too many exports are running, or the data cannot be read now');

@@ -69,7 +69,7 @@ interface TextBounds {
   pattern?: RegExp;
 }
 
-/** A text, not a number or a flag. Half a surrogate pair is invalid Unicode and refused. */
+/** A text, not a number or a flag. A text with half a surrogate pair is refused, because it is invalid Unicode. */
 export function text({ min = 0, max, pattern }: TextBounds) {
   const schema = z.string().check((context) => {
     const refusal = judgeText(context.value, min, max, pattern);
@@ -151,8 +151,8 @@ export function identifier() {
 }
 
 /**
- * A name that is only looked up. A name that cannot exist is accepted here and not found later (document 1
- * gives `org_id` and `project_id` no bounds).
+ * A name that is only looked up. Document 1 gives `org_id` and `project_id` no bounds. So any text is accepted here,
+ * and a name that cannot exist is not found later.
  */
 export function reference() {
   return text({ max: ID_CHARACTERS });
@@ -195,8 +195,8 @@ function bounded<Schema extends z.ZodNumber>(schema: Schema, { ge, le }: NumberB
 }
 
 /**
- * A whole number that is clamped to its bounds instead of refused (document 4: `limit` and `offset`). The
- * schema names no bounds, because every whole number is valid.
+ * A whole number that is clamped to its bounds instead of being refused (document 4: `limit` and `offset`). The schema
+ * declares no bounds, because every whole number is valid.
  */
 function heldInteger(ge: number, le: number) {
   return lax((input) => {
@@ -235,7 +235,7 @@ const INT_PARSING_SIZE = 'Unable to parse input string as an integer, exceeded m
 /** Python's `sys.int_info.default_max_str_digits`. */
 const INT_DIGITS = 4_300;
 
-/** @returns a number (±∞ never), a refusal, or undefined for an unchanged value */
+/** @returns a finite number, a refusal, or undefined for an unchanged value */
 function readInteger(given: unknown): unknown {
   const input = roundedNumber(given) ?? given;
   if (typeof input === 'number') return readWhole(input);
@@ -260,8 +260,8 @@ function readWhole(value: number): unknown {
 }
 
 /**
- * Python's integers are unlimited. Ours are limited to what a double represents exactly, or one more, which
- * is out of bounds.
+ * Python's integers are unlimited, but a double represents only safe integers exactly. A larger number becomes the
+ * first integer beyond them, so that the check of the bounds refuses it.
  */
 function holdFinite(value: number): number {
   if (Number.isSafeInteger(value)) return value;
@@ -352,9 +352,9 @@ function itemWord(count: number): string {
 }
 
 /**
- * An e-mail address. Only its form is checked. The part after the @ becomes lower case, because addresses are
- * compared that way. Space around the address, and a name before an address in brackets, are accepted, as
- * people paste them.
+ * An e-mail address. Only its form is checked. The part after the @ becomes lower case, because addresses are compared
+ * that way. People paste addresses with space around them, and with a name before an address in brackets. Both forms
+ * are accepted.
  */
 export function email() {
   return lax(

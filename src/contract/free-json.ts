@@ -1,11 +1,14 @@
-/** Whether a body holds JSON of the sender's own making, such as metadata, whose numbers must keep their digits. Pure; any thread. */
+/**
+ * Whether a body may contain free JSON of the sender, such as metadata. The digits of its numbers must not change.
+ * Pure; any thread.
+ */
 import { z } from 'zod';
 
 const known = new WeakMap<z.ZodType, boolean>();
 
 /**
- * Whether a field of the body accepts any JSON. A body that is free-form as a whole does not count, because
- * its reader knows its form.
+ * Whether a field of the body accepts any JSON. A body that is free-form as a whole does not count, because its handler
+ * knows the form.
  */
 export function holdsFreeJson(body: z.ZodType): boolean {
   let holds = known.get(body);

@@ -35,7 +35,7 @@ export interface HandlerReply {
   headers?: readonly (readonly [name: string, value: string])[];
   /** Server-sent events instead of a body. */
   stream?: EventStream;
-  /** A failure that the answer reports in its own form. It is logged like one that ends a request. */
+  /** A failure that the answer reports in its own form. The failure is logged like an error that ends a request. */
   failure?: CatalogueError;
 }
 

@@ -18,10 +18,7 @@ export const readyBody = z
   })
   .meta({ id: 'Ready' });
 
-/**
- * Says only that the process answers, not whether storage does, because a busy container must not be
- * restarted.
- */
+/** Shows that the process answers. It does not check storage, because a busy container must not be restarted. */
 export const health = endpoint({
   id: 'health',
   method: 'GET',
@@ -33,7 +30,7 @@ export const health = endpoint({
   replies: { 200: { description: 'It does', schema: healthBody } },
 });
 
-/** Says that storage and actors answer, too. */
+/** Shows that storage and actors answer. */
 export const ready = endpoint({
   id: 'ready',
   method: 'GET',

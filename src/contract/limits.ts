@@ -2,10 +2,13 @@
 
 /** Maximum length of the names in the start of a run (agent, model, framework, version). */
 export const RUN_NAME_CHARACTERS = 200;
-/** Maximum length of the task of a run, which is the longest instruction that steps are compared with. */
+/** Maximum length of the task of a run. The monitors compare the steps with the task. */
 export const RUN_TASK_CHARACTERS = 65_536;
 export const RUN_OUTCOME_CHARACTERS = 200;
-/** Maximum length of a text of a step. It is close to that of a body, because telemetry must not lose a long step. */
+/**
+ * Maximum length of a text of a step. It is close to the maximum length of a body, because telemetry must not lose a
+ * long step.
+ */
 export const STEP_TEXT_CHARACTERS = 1_048_576;
 /** Maximum number of tokens of one step. The sum of ten million steps with this maximum is still exact. */
 export const STEP_TOKENS_MAX = 100_000_000;

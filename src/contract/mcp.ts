@@ -19,8 +19,7 @@ export const MCP = {
     tag: 'service',
     body: z.unknown(),
     replies: { 200: { description: 'A JSON-RPC answer' }, 202: { description: 'A notification was taken' } },
-    // Hidden, because the description covers only this API's operations, and the other protocol describes
-    // itself.
+    // Hidden, because the description covers only this API's operations. The Model Context Protocol describes itself.
     hidden: true,
   }),
 } as const;

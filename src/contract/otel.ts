@@ -55,7 +55,7 @@ export const OTEL = {
     raw_body: OTLP,
     replies: {
       200: {
-        description: 'Taken, in the encoding of the request',
+        description: 'Accepted; the answer has the encoding of the request',
         schema: partialSuccess('rejectedSpans', 'OtelTracesTaken'),
       },
       ...refusals,
@@ -71,7 +71,7 @@ export const OTEL = {
     raw_body: OTLP,
     replies: {
       200: {
-        description: 'Taken, in the encoding of the request',
+        description: 'Accepted; the answer has the encoding of the request',
         schema: partialSuccess('rejectedLogRecords', 'OtelLogsTaken'),
       },
       ...refusals,
@@ -87,7 +87,8 @@ export const OTEL = {
     raw_body: OTLP,
     replies: {
       200: {
-        description: 'Read; every data point is counted as rejected, in the encoding of the request',
+        description:
+          'Read; every data point is counted as rejected. The answer has the encoding of the request',
         schema: partialSuccess('rejectedDataPoints', 'OtelMetricsRead'),
       },
       ...refusals,

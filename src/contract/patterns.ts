@@ -28,12 +28,12 @@ const patternRecord = z
   .object({
     pattern_id: z.string(),
     tier: z.enum(TIERS),
-    project_id: z.string().nullable().describe('Of an e1 pattern'),
+    project_id: z.string().nullable().describe('Project of an e1 pattern; null: another tier'),
     fields: z.object({ situation: z.string(), dead_ends: z.string(), unlock: z.string() }),
     model: z.string(),
     failure_type: z.string(),
-    support: z.int().describe('How often it was seen'),
-    sources: z.array(z.string()).describe('The last traces from which it was made'),
+    support: z.int().describe('How often the pattern was seen'),
+    sources: z.array(z.string()).describe('The last traces from which the pattern was made'),
     created_at: z.string(),
     updated_at: z.string(),
   })

@@ -18,7 +18,7 @@ export interface ApiRequest {
   /** Raw, without `?`; '' for none. */
   query: string;
   headers: RequestHeaders;
-  /** Decoded `{name}`s of the route's path. */
+  /** The decoded path parameters, by name. */
   params: Readonly<Record<string, string>>;
   body: Uint8Array;
   /** The other end of the connection, as an IP address; '' without one (a test). */
@@ -48,9 +48,12 @@ export interface EventStream {
 export interface EventSink {
   /** Sends bytes that are whole events or comments. @returns false when the reader has gone or was dropped */
   write(bytes: Uint8Array): boolean;
-  /** Bytes accepted and not yet taken by the network. */
+  /** Bytes that were written here and that the network has not yet accepted. */
   readonly buffered_bytes: number;
-  /** Calls the listener once the network takes bytes again; at the end of this turn when it does now. */
+  /**
+   * Calls the listener when the network accepts bytes again. If it accepts them already, the call comes at the end of
+   * this turn.
+   */
   whenDrained(listener: () => void): void;
   /** Ends the answer. */
   close(): void;

@@ -16,9 +16,12 @@ export const statusFields = {
   status: z
     .enum(RUN_STATUSES)
     .describe(
-      '`failed`: by the word of a person or the agent; `error`: the last call failed; `running`; `ok`; `unknown`',
+      '`failed`: a person or the agent said so; `error`: the last call failed; `running`; `ok`; `unknown`',
     ),
-  ended_by: z.enum(RUN_ENDERS).nullable().describe('Who ended it; null: it is running, or unknown'),
+  ended_by: z
+    .enum(RUN_ENDERS)
+    .nullable()
+    .describe('Who ended the run; null: the run is still running, or it is unknown'),
   status_words: z.string().describe('Why it has this status'),
 };
 
@@ -29,12 +32,12 @@ export const firedCounts = z
 /** Maximum number of values of one answer. */
 const VALUES = { usual: 20, most: 100 } as const;
 
-/** What a list of the values of a field takes. */
+/** Query parameters of a list of the values of a field. */
 export const valueQueryFields = {
   field: literal(VALUE_FIELDS).describe('A field of the query language'),
-  contains: text({ max: 200 }).nullish().describe('Only values that contain it, ignoring case'),
+  contains: text({ max: 200 }).nullish().describe('Only values that contain this text, ignoring case'),
   q: runQueryField,
-  limit: integer({ ge: 1, le: VALUES.most }).default(VALUES.usual).describe('Values at most'),
+  limit: integer({ ge: 1, le: VALUES.most }).default(VALUES.usual).describe('Maximum number of values'),
 };
 
 export const countedValues = z
@@ -42,8 +45,8 @@ export const countedValues = z
     values: z
       .array(
         z.object({
-          value: z.string().describe('As a query names it'),
-          runs: z.int().describe('Matching runs that have it'),
+          value: z.string().describe('The value, as it is written in a query'),
+          runs: z.int().describe('Number of matching runs with this value'),
         }),
       )
       .describe('The most frequent first'),

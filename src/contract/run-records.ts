@@ -111,7 +111,8 @@ export const RUN_RECORDS = {
     path: '/v1/monitor/run-values',
     aliases: ['/monitor/run-values'],
     auth: 'bearer',
-    summary: 'What runs hold in a field of the query language, with the number of runs: to complete a query',
+    summary:
+      'Values of a field of the query language, with the number of runs for each: for completing a query',
     tag: 'runs',
     query: z.object({ ...projectField, ...valueQueryFields }),
     replies: { 200: { description: 'The values', schema: countedValues } },

@@ -15,7 +15,7 @@ import {
 /** The project of the new object. Ignored with a project's key, which determines the project. */
 export const projectField = { project_id: identifier().nullish() };
 
-/** A name that may be empty. A person or program chose it; it is shown and compared but never looked up. */
+/** A name that a person or program chose, and that may be empty. It is shown and compared but never looked up. */
 const name = () => text({ max: RUN_NAME_CHARACTERS });
 
 export const runParams = z.object({ id: identifier() });
@@ -45,7 +45,7 @@ const runStartReply = z
 
 const stepText = () => text({ max: STEP_TEXT_CHARACTERS }).default('');
 
-/** A text of a step; null: the sender does not know it, which is not the same as an empty text. */
+/** A text of a step; null: the sender does not know the text. An empty text means something else. */
 const knownText = () => text({ max: STEP_TEXT_CHARACTERS }).nullable().default('');
 
 /** The texts of a step, logged or evaluated. */
@@ -112,7 +112,7 @@ export const RUNS = {
     tag: 'runs',
     body: runStartBody,
     replies: {
-      200: { description: 'It accepts steps', schema: runStartReply },
+      200: { description: 'The run accepts steps', schema: runStartReply },
       409: { description: 'Another start used this run_id', schema: errorBody },
     },
   }),

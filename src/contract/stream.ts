@@ -58,7 +58,7 @@ export const LIVE_EVENTS = {
     .object({
       ...eventFields,
       step_index: z.int().nullable().describe('null for an evaluation'),
-      failure_type: monitorName.describe('The monitor that it answers'),
+      failure_type: monitorName.describe('The monitor to which the intervention responds'),
       level: z.enum(['nudge', 'stop']).describe('nudge: change course; stop: the nudge did not help'),
       fired: firedMonitors,
     })
@@ -68,7 +68,10 @@ export const LIVE_EVENTS = {
       ...eventFields,
       pattern_id: z.string(),
       tier: z.enum(['e1', 'e2', 'e3']),
-      trace_id: z.string().nullable().describe('The trace that it was distilled from; null: it was imported'),
+      trace_id: z
+        .string()
+        .nullable()
+        .describe('The trace from which the pattern was made; null: the pattern was imported'),
       failure_type: z.string(),
     })
     .meta({ id: 'LivePatternCreated' }),
@@ -90,13 +93,13 @@ const liveStream = endpoint({
   summary: 'What happens in the organization, as server-sent events',
   tag: 'monitor',
   query: z.object({
-    /** Only this project's events. */
+    /** Only events of this project. */
     project_id: identifier().nullish(),
     /** Replaces the header `Last-Event-ID`, which takes precedence, for readers that cannot set it. */
     last_event_id: text({ max: EVENT_ID_CHARACTERS }).optional(),
     ticket: text({ max: STREAM_TICKET.characters })
       .optional()
-      .describe('Stands in for `Authorization`, which an `EventSource` cannot send: see stream_ticket'),
+      .describe('Replaces `Authorization`, which an `EventSource` cannot send: see stream_ticket'),
   }),
   replies: {
     200: {
@@ -116,7 +119,7 @@ const streamTicket = endpoint({
   method: 'POST',
   path: '/v1/monitor/stream/tickets',
   auth: 'bearer',
-  // Every reader of the stream may get a ticket for it.
+  // A caller who may read the stream may also get a ticket for it.
   writes: false,
   summary: 'A ticket that opens the live stream for a minute, for readers that cannot send a header',
   tag: 'monitor',
@@ -124,7 +127,7 @@ const streamTicket = endpoint({
     .object({
       project_id: identifier()
         .nullish()
-        .describe("Only this project's events; a project's key always gets only its project's events"),
+        .describe("Only events of this project. A project's key always gets only the events of its project"),
     })
     .meta({ id: 'StreamTicketRequest' }),
   replies: {

@@ -7,19 +7,19 @@ import { identifier } from './fields.ts';
 
 const ORG = "The organization. Ignored with a customer's key; default with a static key: `default`";
 const JWT_ORG =
-  'The organization, which a JWT must name. Ignored with any key: a static one names it in the body';
+  'The organization, which a JWT must name. Ignored with any key; a request with a static key names the organization in the body';
 const PROJECT = "The project; absent: all of them. Ignored with a customer's key";
 
-/** In the query: requests with a static key and without a body, and all requests with a JWT. */
+/** Fields in the query of requests with a static key and without a body, and of all requests with a JWT. */
 export const tenantQuery = z.object({
   org_id: identifier().optional().describe(ORG),
   project_id: identifier().optional().describe(PROJECT),
 });
 
-/** In the query of requests with a body: only for a JWT. */
+/** Fields in the query of requests with a body. Only a JWT needs them. */
 export const jwtQuery = z.object({ org_id: identifier().optional().describe(JWT_ORG) });
 
-/** In the body of requests with a static key. */
+/** Fields in the body of requests with a static key. */
 export const tenantFields = z
   .object({
     org_id: identifier().nullish().describe(ORG),

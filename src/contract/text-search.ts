@@ -11,11 +11,11 @@ const foundText = z.object({
   place: z
     .enum(TEXT_PLACES)
     .describe(
-      'The part of the exchange that contains it; `body`: the exchange is not a model turn, or cannot be read as one',
+      'The part of the exchange that contains the match; `body`: the exchange is not a model turn, or cannot be read as a turn',
     ),
-  before: z.string().describe('The text before it'),
-  match: z.string().describe('What was found'),
-  after: z.string().describe('The text after it'),
+  before: z.string().describe('The text before the match'),
+  match: z.string().describe('The text that was found'),
+  after: z.string().describe('The text after the match'),
 });
 
 export const runText = foundText.extend({ run_id: z.string() }).meta({ id: 'CapturedRunText' });
@@ -46,7 +46,7 @@ export const textHitPage = z
     runs: z
       .int()
       .describe(
-        'Number of runs that contain all words of the search; a phrase counts here as separate words, which need not be adjacent',
+        'Number of runs that contain all words of the search. The words of a phrase are counted even if they are not adjacent',
       ),
     searched: searchedExchanges,
   })

@@ -68,14 +68,14 @@ const traceCallRecord = z
   })
   .meta({ id: 'TraceCallRecord' });
 
-/** The two shapes of a trace in one: `manifest` and `calls`, or `trace_id`, `outcome` and `steps`. */
+/** A trace in either form: `manifest` and `calls`, or `trace_id`, `outcome` and `steps`. */
 export const traceBody = z
   .object({
     project_id: identifier().optional(),
     trace_id: identifier().optional(),
     outcome: text({ max: RUN_OUTCOME_CHARACTERS }).optional(),
     steps: list(traceStep, { max: TRACE_ITEMS_SENT }).optional(),
-    /** Additions to document 2. Without them, the first words of the run are its task. */
+    /** An addition to document 2. If it is absent, the first words of the run are the task. */
     task: long().nullish(),
     model: name().nullish(),
     task_profile: name().nullish(),
@@ -115,7 +115,7 @@ const traceState = z
     pattern_ids: z
       .array(z.string())
       .describe('New patterns, and existing patterns into which its patterns were merged'),
-    patterns_created: z.int().describe('Only new ones'),
+    patterns_created: z.int().describe('Number of new patterns'),
     error: z.string().nullable(),
     submitted_at: z.string(),
     finished_at: z.string().nullable(),
@@ -137,7 +137,7 @@ export const TRACES = {
     tag: 'traces',
     body: traceBody,
     replies: {
-      200: { description: 'A legacy trace: distilled', schema: traceAccepted },
+      200: { description: 'A legacy trace: its patterns are made', schema: traceAccepted },
       202: {
         description: 'A v2 trace: stored and queued, so that a crash does not lose it',
         schema: traceQueued,

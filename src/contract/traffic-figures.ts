@@ -43,7 +43,7 @@ export const figureReport = z
           query: z
             .string()
             .nullable()
-            .describe('Query that finds its runs in the list of runs; null: no query can'),
+            .describe('Query that finds the runs of this row in the list of runs; null: no query finds them'),
           ...figures,
         }),
       )

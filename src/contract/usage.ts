@@ -42,16 +42,16 @@ const keyUsageOut = z
   .object({
     days: count,
     from: z.string().describe('The first day in UTC'),
-    to: z.string().describe('The last day, the present one'),
+    to: z.string().describe('The last day, which is today'),
     keys: z
       .array(
         z.object({
-          id: z.string().describe('Of the key'),
-          name: z.string().describe('Of the key'),
+          id: z.string().describe('Id of the key'),
+          name: z.string().describe('Name of the key'),
           prefix: z.string(),
           last4: z.string(),
           project_id: z.string().nullable(),
-          revoked: z.boolean().describe('Whether it is refused now'),
+          revoked: z.boolean().describe('Whether the key is revoked'),
           requests: count.describe('Requests with this key in those days, including refused ones'),
           series: z
             .array(z.object({ date: z.string(), requests: count.describe('Requests of that day') }))

@@ -11,7 +11,10 @@ interface UserCall<E extends Endpoint> extends Omit<Call<E>, 'tenant'> {
   user: User;
   /** The claims in the token of this request. */
   identity: Identity;
-  /** false only if the identity provider says that the address is not verified; then it proves nothing. */
+  /**
+   * false if the identity provider says that the address is not verified. Such an address does not prove who the user
+   * is.
+   */
   email_verified: boolean;
   /** Wall-clock time of the request, milliseconds since the epoch. */
   now_ms: number;

@@ -4,9 +4,9 @@
  */
 import { z } from 'zod';
 
-/** One thing that is wrong. */
+/** One error in a request. */
 export interface Violation {
-  /** pydantic's word for it (`missing`, `string_too_long`, …). */
+  /** pydantic's code of the error (`missing`, `string_too_long`, …). */
   type: string;
   /** Begins with `body`, `query` or `path`. */
   loc: (string | number)[];

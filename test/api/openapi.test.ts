@@ -253,7 +253,10 @@ describe('the description', () => {
       const where = `${method} ${path}`;
       if (operation.requestBody === undefined)
         expect(schema.description, where).toContain('static key: `default`');
-      else expect(schema.description, where).toMatch(/JWT must name.*a static one names it in the body/);
+      else
+        expect(schema.description, where).toMatch(
+          /JWT must name.*a static key names the organization in the body/,
+        );
     }
     expect(described.length).toBeGreaterThan(15);
     const { schemas } = document.components as { schemas: Record<string, Json> };
