@@ -42,7 +42,7 @@ interface Parts extends Partial<Omit<FinishedExchange, 'request_cells' | 'respon
 
 const sum = (chunks: readonly Uint8Array[]) => chunks.reduce((bytes, chunk) => bytes + chunk.length, 0);
 
-/** An exchange whose bodies are no cells of a memory: then they are copied whatever their length. */
+/** An exchange whose bodies do not lie in cells of a `BodyMemory`, so the batch copies them, whatever their length. */
 function finish({ request_chunks: request, response_chunks: response, ...parts }: Parts): FinishedExchange {
   const { request_body, response_body, ...exchange } = makeExchange({ path: '/' });
   const [request_cells, response_cells] = [request ?? [request_body], response ?? [response_body]];
@@ -57,7 +57,7 @@ function finish({ request_chunks: request, response_chunks: response, ...parts }
   };
 }
 
-/** As the other side reads it. */
+/** The exchange as the reader of the batch sees it, with each body in one piece. */
 function join(finished: FinishedExchange) {
   const { request_cells, request_kept_bytes, response_cells, response_kept_bytes, ...exchange } = finished;
   return {
@@ -121,7 +121,7 @@ describe('a batch', () => {
         for (const [i, batch] of batches.entries()) {
           const found = read(batch);
           expect(found).toEqual(expected[i]);
-          // One form, one route: one object.
+          // Exchanges with the same path and the same form share one object for the form.
           const seen = new Map<string, unknown>();
           for (const [at, { path, request_form }] of found.entries()) {
             const key = JSON.stringify([path, drawn[i]![at]]);
@@ -144,7 +144,7 @@ describe('a batch', () => {
       if (other !== undefined) pair = [other, path];
       seen.set(checksum, path);
     }
-    // What is around the paths is equal, so that the heads' checksums are, too.
+    // The heads differ only in their paths. Paths with equal checksums therefore make heads with equal checksums.
     const batch = makeBatch();
     for (const path of [pair[0], pair[1], pair[0]]) batch.add(finish({ path }));
     expect(read(batch).map(({ path }) => path)).toEqual([pair[0], pair[1], pair[0]]);
@@ -174,7 +174,7 @@ describe('a batch', () => {
     first.batch.release();
     const third = fill();
     expect(third.memory).toBe(first.memory);
-    // A second release gives nothing back twice.
+    // A second release of the same batch returns no memory.
     first.batch.release();
     expect(fill().memory).not.toBe(first.memory);
     const many = Array.from({ length: CAPTURE_FREE_SLABS + 3 }, fill);
@@ -184,7 +184,7 @@ describe('a batch', () => {
     expect(again.filter(({ memory }) => known.has(memory))).toHaveLength(CAPTURE_FREE_SLABS);
   });
 
-  it('returns bodies of any length that came in pieces of any length', () => {
+  it('returns bodies of any length that arrived in pieces of any length', () => {
     const pieces = fc.array(fc.nat({ max: 90_000 }), { maxLength: 6 });
     const memory = new BodyMemory();
     const reader = new BatchReader();
@@ -194,7 +194,7 @@ describe('a batch', () => {
       fc.property(fc.array(fc.tuple(pieces, pieces), { maxLength: 5 }), (bodies) => {
         const batch = makeBatch(pool, memory);
         const expected: Buffer[][] = [];
-        // All bodies arrive at once, and the memory of a chunk is reused as soon as it was added.
+        // All bodies arrive at the same time. The memory of a chunk is reused as soon as the chunk was added.
         const tees = bodies.map(() => new Tee(BUDGET, memory, 200_000));
         const chunk = Buffer.alloc(90_000);
         for (const [at, sides] of bodies.entries()) {
@@ -258,7 +258,7 @@ describe('a body of announced length', () => {
     expect(copy(50_000, [50_000])).toHaveLength(1);
   });
 
-  it('takes memory only in proportion to the bytes that have arrived', () => {
+  it('takes memory in proportion to the bytes that have arrived, not to the announced length', () => {
     expect(copy(1 << 20, [10])).toEqual([8_192]);
     expect(copy(1 << 20, [8_192, 10])).toEqual([8_192, 8_192]);
     expect(copy(64 << 20, [10, 8_192])).toEqual([8_192, 8_192]);
@@ -281,7 +281,7 @@ describe('memory for bodies', () => {
     }
   });
 
-  it('keeps only a limited amount for reuse, and nothing foreign', () => {
+  it('keeps only a limited amount for reuse, and no memory that it did not hand out', () => {
     const memory = new BodyMemory();
     const most = CAPTURE_FREE_CELL_BYTES / (1 << 20);
     const cells = Array.from({ length: most + 4 }, () => memory.take(1 << 20));

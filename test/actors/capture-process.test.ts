@@ -59,7 +59,7 @@ function makeBody(seed: number, bytes: number): Buffer {
   return body;
 }
 
-/** A batch of one exchange for each length, whose bodies lie in cells as a tee leaves them there. */
+/** Fills a batch with one exchange for each length. Its bodies lie in cells, as a tee leaves them there. */
 function fill(batch: ExchangeBatch, memory: BodyMemory, sizes: readonly number[], seed: number): Buffer[] {
   return sizes.map((bytes, n) => {
     const body = makeBody(seed + n, bytes);
@@ -99,7 +99,7 @@ async function expectStored(db: string, bodies: readonly Buffer[]): Promise<void
 const SIZES = [0, 10, 5_000, 30_000, 300_000, MIB, 3 * MIB + 17, 40_000];
 
 describe('a batch reaches the capture process', () => {
-  it.runIf(isNative)('as places in memory that both map, again and again in the same memory', async () => {
+  it.runIf(isNative)('in shared memory, which is used again for the next batches', async () => {
     const db = join(makeFolder(), 'capture.mdb');
     const mapped = makeMemory(64 * MIB);
     const part = new MemoryPart(mapped, 0, 1);
@@ -119,7 +119,7 @@ describe('a batch reaches the capture process', () => {
     await expectStored(db, bodies);
   });
 
-  it('through the channel if such memory is missing', { tags: 'long' }, async () => {
+  it('through the channel if there is no shared memory', { tags: 'long' }, async () => {
     const db = join(makeFolder(), 'capture.mdb');
     const { capture } = startProcess(db, null);
     const memory = new BodyMemory();
@@ -147,7 +147,7 @@ it('a file that is not a database is refused with a reason and not changed', asy
 });
 
 describe.runIf(isNative)('mapped memory', () => {
-  it('gives each server its part, and nothing once that is used up', () => {
+  it('gives each server its own part, and nothing beyond it', () => {
     const memory = makeMemory(32 * MIB, 2);
     const parts = [0, 1].map((server) => new MemoryPart(memory, server, 2));
     const taken = parts.map((part) => {
@@ -186,7 +186,7 @@ describe.runIf(isNative)('mapped memory', () => {
     for (const cell of [...large, ...small]) if (!used.includes(cell)) memory.give(cell);
     memory.releaseSpare();
     expect(used.every((cell) => cell.every((byte) => byte === 7))).toBe(true);
-    // The first large cell, and the run of the first 128 small ones.
+    // Freed: the first large cell, and the run of the first 128 small cells.
     expect(large[0]!.every((byte) => byte === 0)).toBe(true);
     expect(small.slice(0, 128).every((cell) => cell[0] === 0)).toBe(true);
     expect(small.slice(128).every((cell) => cell[0] === 7)).toBe(true);
@@ -218,7 +218,7 @@ describe.runIf(isNative)('mapped memory', () => {
     const small = Array.from({ length: 256 }, () => memory.take(100));
     expect([...cells, ...small].every((cell) => part.find(cell) >= 0)).toBe(true);
     for (const cell of [...cells, ...small]) memory.give(cell);
-    // The last eight, and the two runs that small ones were cut from.
+    // Free again: the last eight large cells, and the two runs that the small cells were cut from.
     const runs = Array.from({ length: 10 }, () => part.find(part.take(MIB)!));
     const given = new Set(
       [...cells.slice(-8), ...small].map((cell) => Math.floor(part.find(cell) / MIB) * MIB),

@@ -54,7 +54,7 @@ function append(kit: ActorKit, firstId: number, lastId: number, bodies: Uint8Arr
   kit.finish(io, { first_id: firstId, last_id: lastId });
 }
 
-/** A pass that took so long, under load followed by others with that share. */
+/** The result of a tidying pass. `share`: the part of the time that the next passes may take under load. */
 function pass(done: number, took_ms = 20, share = 0.1): TidyPass {
   return { done, took_ms, share };
 }
@@ -140,7 +140,7 @@ describe('the capture writer', () => {
     expect(passes).toBeGreaterThan(20);
   });
 
-  /** The part of the time that tidying takes among such appends, one every 20 ms. */
+  /** @returns the part of the time that tidying takes if an append of this many exchanges comes every 20 ms */
   function tidyUnderLoad(
     kit: ActorKit,
     share: number,
@@ -153,7 +153,7 @@ describe('the capture writer', () => {
       append(kit, id, id + exchanges - 1, bodies);
       kit.advance(20);
       for (const effect of kit.takeEffectsOf('io')) {
-        // What has come before the first pass is not known to be load.
+        // The first pass does not count: the writer cannot know yet that the appends will go on.
         if (passes++ > 0) spent += took_ms;
         kit.finish(effect, pass(7, took_ms, share));
       }
@@ -172,7 +172,7 @@ describe('the capture writer', () => {
     }
   });
 
-  it('tidies about once a second at least', () => {
+  it('tidies about once a second, however small the share', () => {
     const taken = tidyUnderLoad(new ActorKit(captureWriter), 0.001, { exchanges: 20, took_ms: 20 });
     expect(taken).toBeGreaterThan(0.015);
   });
@@ -185,7 +185,7 @@ describe('the capture writer', () => {
     expect(tidyUnderLoad(kit, 0.5, { exchanges: 20 })).toBeGreaterThan(0.3);
   });
 
-  it('makes another pass for exchanges that came during one that found nothing', () => {
+  it('makes another pass for exchanges that arrived during a pass that found nothing', () => {
     const kit = new ActorKit(captureWriter);
     append(kit, 1, 1);
     kit.advance(300);

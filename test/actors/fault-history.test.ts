@@ -7,7 +7,7 @@ import {
 } from '../../actors/capture-writer/fault-history.ts';
 
 describe('the history of faults', () => {
-  it('blames the live file after two ends in a row, then also the one being sealed, then neither', () => {
+  it('blames the live file after two ends in a row, later also the file that is being sealed, and then neither', () => {
     const history = new FaultHistory();
     const dues: string[] = [];
     for (let end = 0; end < 8; end++) {
@@ -18,7 +18,7 @@ describe('the history of faults', () => {
     expect(dues).toEqual(['none', 'live', 'none', 'all', 'none', 'none', 'none', 'none']);
   });
 
-  it('blames one file after another while each stores something', () => {
+  it('can blame any number of files if each stored something before its damage', () => {
     const history = new FaultHistory();
     const dues: string[] = [];
     for (let file = 0; file < 4; file++) {
@@ -49,7 +49,7 @@ describe('the history of faults', () => {
     expect(history.due).toBe('live');
   });
 
-  it('never blames the file for rare ends', () => {
+  it('never blames the file if ends are rare', () => {
     const history = new FaultHistory();
     for (let end = 0; end < 20; end++) {
       history.noteEnd(true, end * CAPTURE_CALM_MS);
@@ -59,7 +59,7 @@ describe('the history of faults', () => {
     expect(history.due).toBe('none');
   });
 
-  it('does not blame one part for the fault of another', () => {
+  it('does not blame the file for ends that have another cause', () => {
     const history = new FaultHistory();
     for (let end = 0; end < 20; end++) history.noteEnd(false, end);
     expect(history.due).toBe('none');

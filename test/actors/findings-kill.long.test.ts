@@ -18,7 +18,7 @@ import { FindingsHost } from '../fixtures/findings-host.ts';
 import { WordEmbedder } from '../fixtures/word-embedder.ts';
 import { makeFolder } from '../storage/folder.ts';
 
-/** Runs the writer until it has said so many lines, kills it, and gives what it said. */
+/** Runs the writer until it has printed this many lines, and kills it. @returns the printed lines */
 function killAfter(path: string, first: number, lines: number): Promise<string[]> {
   return new Promise((resolve, reject) => {
     const file = join(import.meta.dirname, 'findings-writer.ts');
@@ -52,7 +52,7 @@ describe('kill -9 of a process that stores findings', () => {
         else deleted.add(n);
         first = Math.max(first, n + 1);
       }
-      // A request in progress at the kill may have succeeded; it is not sent again here.
+      // A request in progress at the kill may have succeeded, so the next numbers leave a gap.
       first += 10;
 
       const tables = new LmdbTables(path, 'disk');
@@ -68,7 +68,7 @@ describe('kill -9 of a process that stores findings', () => {
         expect(next_seq).toBeGreaterThan(findings.at(-1)!.row[2] as number);
         for (const { value } of findings) found.add(Number(value.content.split(' ').at(-1)));
       }
-      // A deletion in progress at a kill may have succeeded without an answer: one for each kill.
+      // At each kill, one deletion may have succeeded without an answer.
       const missing = [...stored].filter((n) => !found.has(n) && !deleted.has(n));
       expect(missing.filter((n) => n % 5 !== 1)).toEqual([]);
       expect(missing.length).toBeLessThanOrEqual(++kills);

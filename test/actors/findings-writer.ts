@@ -24,7 +24,7 @@ for (let n = Number(process.argv[3]); ; n++) {
   };
   const vector = n % 4 === 0 ? null : (await embedder.embed([content]))[0]!;
   await client.store(codebase, finding, `hash ${n}`, vector);
-  // Synchronous: what was said before the kill arrives.
+  // A synchronous write, so that lines printed before the kill are not lost.
   writeSync(1, `+${n}\n`);
   if (n % 5 !== 4) continue;
   const gone = n - 3;

@@ -1,6 +1,6 @@
 /**
- * The live stream of several boxes over a database in memory: whatever is lost on the way, a reader gets every event once and
- * in order, or is told that it has missed something.
+ * The live stream of several boxes over a database in memory: a reader gets every event once and in order, or a reset,
+ * whatever is lost on the way.
  */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -28,7 +28,7 @@ const batch = (...runs: string[]): LiveBatch => ({
   events: runs.map(entry),
 });
 
-/** A box: its exchange, and the pulse that carries it, one round when the test says so. */
+/** A box with its exchange, which exchanges events with the database only when the test calls `round`. */
 class Box {
   readonly exchange: LiveExchange;
   readonly #live: MemoryLive;
@@ -64,7 +64,7 @@ class Box {
   }
 }
 
-/** A reader that does what src/api/live-readers.ts does: publications in a row, and pages where one is missing. */
+/** A reader like those of src/api/live-readers.ts: it follows publications, and asks for a page after a missing one. */
 class Reader {
   readonly seen: string[] = [];
   /** Ids in the order in which they came; null: a reset. */
@@ -85,7 +85,7 @@ class Reader {
     this.#box.exchange.unfollow(ORG, this.#follower);
   }
 
-  /** Goes on at another box, as with Last-Event-ID. */
+  /** Connects to another box and resumes there, as a client does with Last-Event-ID. */
   move(box: Box): void {
     this.leave();
     this.#box = box;
@@ -153,7 +153,7 @@ describe('an exchange', () => {
     const late = new Reader(a, 1);
     await settle([a], [late]);
     expect(late.seen).toEqual(runs.slice(1));
-    // Its ring begins with what follows now.
+    // The ring of the second box begins with the next event.
     const fresh = new Reader(b);
     await settle([b], [fresh]);
     const elsewhere = new Reader(b, 3);
@@ -163,7 +163,7 @@ describe('an exchange', () => {
     expect([...late.ids, ...elsewhere.ids]).not.toContain(null);
   });
 
-  it('asks nothing of the database for organizations without readers, except whether they have any', async () => {
+  it('asks the database for events only of organizations that have readers', async () => {
     const live = new MemoryLive();
     const a = new Box(live);
     a.offer(batch('r'));
@@ -194,7 +194,7 @@ describe('an exchange', () => {
     await left;
   });
 
-  it('tells its followers if the database was restored and numbers again from below', async () => {
+  it('tells its followers if the database was restored and continues with lower numbers', async () => {
     const live = new MemoryLive();
     const a = new Box(live);
     const told: number[] = [];
@@ -270,7 +270,7 @@ describe('an exchange', () => {
         }
         troubles.length = 0;
         await settle(boxes, readers, 6);
-        // A hub whose batch was lost sends that fact by itself.
+        // A hub whose batch was lost reports the loss in its next batch.
         for (const box of boxes) if (box.has_lost) box.offer(batch());
         await settle(boxes, readers);
         for (const box of boxes) box.offer(batch(`r${published++}`));

@@ -175,7 +175,7 @@ describe('the ring of events', () => {
           for (const { after, limit } of reads) {
             const isReset = after < lost || after > id;
             const wanted = model.filter((entry) => isReset || entry.id > after);
-            // Pages put together are everything, each once.
+            // The pages together contain each event once.
             const seen: number[] = [];
             let cursor = after;
             for (let page = ring.read(cursor, null, limit); ; page = ring.read(cursor, null, limit)) {

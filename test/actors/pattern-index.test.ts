@@ -49,9 +49,9 @@ const BORROW = 'rust borrow checker rejects mutable reference inside closure';
 
 const opened: PatternStore[] = [];
 const tablesOf = new WeakMap<PatternStore, Tables>();
-/** What a server thread searches by. */
+/** The shared index in which a server thread searches. */
 const searchOf = new WeakMap<PatternStore, SharedSearch>();
-/** Answers without the store. */
+/** How many searches a server thread answered without the store. */
 let foundNear = 0;
 
 afterEach(async () => {
@@ -59,7 +59,7 @@ afterEach(async () => {
 });
 
 afterAll(() => {
-  // Else nothing was compared.
+  // Otherwise no answer of a server thread was compared with one of the store.
   expect(foundNear).toBeGreaterThan(0);
 });
 
@@ -79,7 +79,7 @@ async function openStore(world: World, parts: Partial<StoreParts> = {}): Promise
   return store;
 }
 
-/** Opened, but not settled: it may be waiting for its embedder. */
+/** Opens a store, which may still be waiting for its embedder. */
 async function openUnsettled(world: World, parts: Partial<StoreParts>): Promise<PatternStore> {
   const clock = createManualClock(Date.parse('2026-11-21T10:00:00Z'));
   const note = (_facts: object, message: string) => void world.logged.push(message);
@@ -98,7 +98,7 @@ async function openUnsettled(world: World, parts: Partial<StoreParts>): Promise<
   opened.push(store);
   tablesOf.set(store, world.tables);
   const { embedder } = world;
-  // Tests count what the store has embedded.
+  // Tests count the texts that the store embeds, so the texts of searches are subtracted.
   const embed = async (texts: readonly string[]) => {
     const vectors = await embedder.embed(texts);
     embedder.embedded -= texts.length;
@@ -111,7 +111,7 @@ async function openUnsettled(world: World, parts: Partial<StoreParts>): Promise<
   return store;
 }
 
-/** As the API does: what the store finds, with its texts. A server thread must find the same by itself. */
+/** Searches as the API does. @returns what the store finds, with its texts; a server thread must find the same */
 async function find(store: PatternStore, request: RetrieveRequest): Promise<FoundPattern[]> {
   const matches = await store.retrieve(request);
   const near = searchOf.get(store);
@@ -239,7 +239,7 @@ describe('a pattern is visible', () => {
     expect(await see(store, { tier: 'e3' })).toEqual(['e3 six']);
   });
 
-  it('to no name that contains another one or separators', async () => {
+  it('to no tenant whose name contains separators and another name', async () => {
     const store = await openStore(createWorld());
     await store.add({ tier: 'e1', org_id: 'a', project_id: 'b","c' }, [pattern(FLAKY)]);
     await store.add({ tier: 'e1', org_id: 'a\0b', project_id: 'c' }, [pattern(FLAKY)]);
@@ -408,7 +408,7 @@ describe('a near-duplicate', () => {
     }
   });
 
-  it('of the same trace gets the same answer and counts once', async () => {
+  it('from the same trace gets the same answer and counts once', async () => {
     const world = createWorld();
     const store = await openStore(world);
     const patterns = [
@@ -464,7 +464,7 @@ describe('patterns of traces that teach the same', () => {
     expect(others).toEqual([]);
     expect(row!.value.support).toBe(2);
     expect(row!.value.dead_ends).toBe('- `pay(card=a card)` → declined\n- `pay(card=a card)` → expired');
-    // Another way out of a like situation is another pattern.
+    // A different solution of a similar situation is a separate pattern.
     const [third] = await store.add(ALICE, [
       pattern('pay the old order of a customer with the second card that is on file', {
         unlock: 'What worked: `ask_support`, which lifted the limit of the account.',
@@ -483,16 +483,16 @@ describe('patterns of traces that teach the same', () => {
     expect(stored(world).map(({ value }) => [value.support, value.unlock])).toEqual([[3, UNLOCK]]);
   });
 
-  it('contain no value of a run, even if an earlier pattern maker had left one', async () => {
+  it('contain no value of a run, even if an earlier version of the pattern maker left one in', async () => {
     const world = createWorld();
     const store = await openStore(world);
     await store.add(ALICE, [
       pattern('Pay order #W2611340 for Yusuf Rossi.', { source_trace_id: 'trace-1' }),
-      // Imported, in the pattern maker's words.
+      // An imported pattern in the form that the pattern maker writes.
       pattern('Pay it. Stuck at `pay`, which failed: no card 95138 of Mei Kovács.', {
         dead_ends: '- `pay(order="#W7766554")` → no card',
       }),
-      // Imported, in the words of people.
+      // An imported pattern in a person's own words.
       pattern('Ask Ms Okonkwo about order #W5553331'),
     ]);
     const texts = JSON.stringify(stored(world));
@@ -505,7 +505,7 @@ describe('patterns of an earlier version', () => {
   const CASE = { unlock: 'What worked: `pay` with `card` = "card_7777001" instead of "card_7777002".' };
   const FRAME = 'Stuck at `pay`, which failed: Error: declined.';
 
-  /** As a version without the rule had stored them, each with its vector. */
+  /** Stores patterns with their vectors as the earlier version did, which left values of runs in them. */
   async function plant(world: World, patterns: readonly AddedPattern[]): Promise<void> {
     const clock = createManualClock(Date.parse('2026-11-20T10:00:00Z'));
     const newId = createUlidSource(clock);
@@ -565,7 +565,7 @@ describe('patterns of an earlier version', () => {
     const left = stored(world);
     expect(left).toHaveLength(3);
     expect(JSON.stringify(left)).not.toMatch(/W100000|Yusuf|Rossi|Mei|Kov|Ngozi|19122|card_7777/);
-    // What people wrote stays.
+    // Patterns that people wrote are unchanged.
     expect(JSON.stringify(left)).toContain('Ask Ms Okonkwo about order #W5553331');
     expect(left.map(({ support }) => support).sort()).toEqual([2, 2, 4]);
     expect(left.find(({ support }) => support === 4)!.sources.sort()).toEqual(['a', 'b']);
@@ -581,7 +581,7 @@ describe('patterns of an earlier version', () => {
     expect(stored(world)).toEqual(before);
   });
 
-  it('are processed further from where a stop interrupted', async () => {
+  it('are processed after a restart from the point of the interruption', async () => {
     const world = createWorld(new LmdbTables(`${makeFolder()}/main.mdb`, 'disk'));
     const spell = (n: number) => String(n).replace(/\d/g, (digit) => 'abcdefghij'.charAt(Number(digit)));
     await plant(
@@ -593,7 +593,7 @@ describe('patterns of an earlier version', () => {
         }),
       ),
     );
-    // The disk refuses from the fortieth repair on.
+    // The disk refuses writes after forty repairs.
     const { transact } = world.tables;
     let left = 40;
     world.tables.transact = async (work) => {
@@ -639,7 +639,7 @@ describe('a changed embedder', () => {
     expect(third.state().unembedded).toBe(0);
   });
 
-  /** A closed store of the former embedder, and a new embedder that is down, so nothing is embedded again. */
+  /** Leaves a closed store of the former embedder, and a new embedder that is down and therefore embeds nothing. */
   async function changeEmbedder(world: World, situations: readonly string[]) {
     const source = { kind: 'onnx', dir: '/models/old' } as const;
     const former = world.embedder;
@@ -657,7 +657,7 @@ describe('a changed embedder', () => {
     return { former, record: { id: former.id, source } };
   }
 
-  it('lets the former one find what it has not embedded yet, by the existing vectors', {
+  it('searches the existing vectors with the former embedder until the new vectors are made', {
     tags: 'long',
   }, async () => {
     const world = createWorld();
@@ -672,7 +672,7 @@ describe('a changed embedder', () => {
     });
     await expect.poll(() => store.state().formerly_embedded).toBe(2);
     expect(asked).toEqual([record]);
-    // The present one is down, and the former one is enough.
+    // The new embedder is down. The former one suffices for the search.
     expect(await find(store, ask(FLAKY))).toMatchObject([{ similarity: 1, fields: { situation: FLAKY } }]);
     expect(await find(store, ask(FLAKY, { org_id: 'bob' }))).toEqual([]);
     expect(former.embedded).toBe(before + 1);
@@ -687,7 +687,7 @@ describe('a changed embedder', () => {
     const world = createWorld();
     const { former } = await changeEmbedder(world, [FLAKY, ROUTER]);
     world.embedder.isDown = false;
-    // It is up for added texts and down for stored ones: its first batch fails.
+    // The new embedder embeds added texts and refuses stored ones, so its first batch fails.
     const embed = world.embedder.embed.bind(world.embedder);
     world.embedder.embed = (texts) =>
       texts.includes(ROUTER) ? Promise.reject(new Error('not now')) : embed(texts);
@@ -699,7 +699,7 @@ describe('a changed embedder', () => {
     expect(found[0]!.similarity).toBe(1);
   });
 
-  it('uses a substitute in memory if the former one is no longer available', async () => {
+  it('uses a substitute in memory if the former embedder is not available', async () => {
     const world = createWorld();
     await changeEmbedder(world, [FLAKY, ROUTER]);
     const rows = () => [...world.tables.range(PATTERN_VECTORS, { prefix: [] })].length;
@@ -720,7 +720,7 @@ describe('a changed embedder', () => {
     expect(await find(store, ask(ROUTER))).toMatchObject([{ similarity: 1 }]);
   });
 
-  it('that stored floats: they are packed once, beside the questions, with the same results', async () => {
+  it('whose vectors were stored as floats: they are packed once, during searches, with the same results', async () => {
     const world = createWorld();
     const first = await openStore(world);
     await first.add(ALICE, [pattern(FLAKY), pattern(ROUTER)]);
@@ -743,7 +743,7 @@ describe('a changed embedder', () => {
     await store.close();
   });
 
-  it('only in its recipe uses the former vectors until all new ones are made', {
+  it('with the same model and another recipe uses the former vectors until all new ones are made', {
     tags: 'long',
   }, async () => {
     const world = createWorld();
@@ -762,7 +762,7 @@ describe('a changed embedder', () => {
         transaction.write({ op: 'remove', table: PATTERN_VECTORS, row });
       });
     }
-    // Up for questions, down for what is stored.
+    // The embedder embeds the texts of searches and refuses stored ones.
     const embed = world.embedder.embed.bind(world.embedder);
     let isDown = true;
     world.embedder.embed = (texts) =>
@@ -846,7 +846,7 @@ describe('a restart', () => {
     expect(second.state()).toMatchObject({ patterns: names.length, unlinked: 0 });
     expect(await find(second, ask(names[7]!))).toEqual(found);
     await second.close();
-    // Another embedder's vectors are not in it.
+    // The saved graph is not used for the vectors of another embedder.
     world.embedder = new HashedWords(128, 9);
     const third = await openStore(world, { graphs });
     expect((await find(third, ask(names[7]!)))[0]).toMatchObject({ similarity: 1 });
@@ -862,7 +862,7 @@ describe('a removed pattern', () => {
     const dir = makeFolder();
     const graphs = { folder: new GraphFolder(dir, createUlidSource(createManualClock())), quiet_ms: 1 };
     const store = await openStore(world, { graphs });
-    // Without digits: they would be taken for ids of a run.
+    // The names contain no digits, because these would be taken for ids of a run.
     const spell = (n: number) => String(n).replace(/\d/g, (digit) => 'abcdefghij'.charAt(Number(digit)));
     const names = Array.from(
       { length: 2_400 },
@@ -895,14 +895,14 @@ describe('a removed pattern', () => {
     const isFound = async (from: PatternStore) =>
       (await find(from, ask(names[7]!))).some(({ pattern_id }) => pattern_id === ids[7]);
     expect(await isFound(store)).toBe(false);
-    // The same trace's pattern is not mistaken for the removed one.
+    // The same trace may store its pattern again, under a new id.
     const [again] = await store.add(ALICE, [
       pattern(names[7]!, { source_trace_id: `trace of ${names[7]!}` }),
     ]);
     expect(again).toMatchObject({ created: true });
     expect(again!.pattern_id).not.toBe(ids[7]);
     await store.remove({ scope: ALICE, pattern_ids: [again!.pattern_id], audit: null });
-    // No graph is saved of what still knows the vector, and the next start makes one without it.
+    // A graph that still contains the vector is not saved. The next start builds a graph without it.
     await store.whenSettled();
     await store.close();
     expect(saved()).toEqual([]);
@@ -923,11 +923,11 @@ describe('universal starter patterns', () => {
     failure_type: 'semantic_loop',
   });
 
-  it('exist after the first start, once', async () => {
+  it('are stored once, by the first start', async () => {
     const world = createWorld();
     const starters = [starter(FLAKY), starter(ROUTER)];
     const first = await openStore(world, { starters });
-    // They are put in place beside the first retrievals, not before.
+    // They are stored while the first retrievals are already served.
     await expect.poll(() => first.state().patterns).toBe(2);
     expect(await find(first, ask(FLAKY))).toMatchObject([{ tier: 'e3' }]);
     await first.close();
@@ -935,7 +935,7 @@ describe('universal starter patterns', () => {
     expect(second.state().patterns).toBe(2);
   });
 
-  it('are replaced by those of a new version, and others stay', async () => {
+  it('are replaced by those of a new version; other patterns stay', async () => {
     const world = createWorld();
     const first = await openStore(world, { starters: [starter(FLAKY), starter(ROUTER)] });
     await first.add(UNIVERSAL, [pattern(BORROW)]);

@@ -65,7 +65,7 @@ class Bench {
     return this.kit.ask('submit', request(more), [BODY]);
   }
 
-  /** Effects since the last call; rows of events are written on the way. */
+  /** @returns the effects since the last call, whose rows it has written to the tables */
   effects() {
     const effects = this.kit.takeEffects();
     for (const effect of effects) {
@@ -74,7 +74,7 @@ class Bench {
     return effects;
   }
 
-  /** The only call of the adapter in progress. */
+  /** @returns the call of the adapter in progress, which must be the only one */
   io(operation: string) {
     const calls = this.effects().filter((effect) => effect.type === 'io');
     expect(calls.map((call) => call.operation)).toEqual([operation]);
@@ -105,7 +105,7 @@ describe('a queued trace', () => {
     expect(bench.tables.get('usage', ['org', '2026-03-04', 'proj'])).toEqual({ traces: 1 });
   });
 
-  it('leads to stored patterns and events for new ones, and leaves only its row', () => {
+  it('stores its patterns, publishes events for new ones, and leaves only its row', () => {
     const bench = new Bench();
     bench.submit();
     bench.kit.finish(bench.io('distil'), [PATTERN, PATTERN]);
@@ -140,7 +140,7 @@ describe('a queued trace', () => {
     expect(bench.kit.timers()).toEqual({});
   });
 
-  it('without a project makes patterns of the commons', () => {
+  it('without a project makes patterns for the whole organization', () => {
     const bench = new Bench();
     bench.submit({ project_id: null });
     bench.kit.finish(bench.io('distil'), [PATTERN]);
@@ -149,7 +149,7 @@ describe('a queued trace', () => {
     expect(told).toMatchObject({ payload: { event: { tier: 'e2', project_id: null } } });
   });
 
-  it('needs no store if it teaches nothing', () => {
+  it('does not call the pattern store if it yields no patterns', () => {
     const bench = new Bench();
     bench.submit();
     bench.kit.finish(bench.io('distil'), []);
@@ -234,7 +234,7 @@ describe('failures', () => {
     bench.kit.advance(0);
     bench.kit.finish(bench.io('distil'), [PATTERN]);
     bench.io('merge');
-    // The thread dies between the merge and its record: the same patterns are merged again, not created again.
+    // The thread ends between the merge and its record. The patterns are merged a second time, not created twice.
     bench.kit.restart();
     bench.kit.advance(0);
     const again = bench.io('merge');
@@ -244,7 +244,7 @@ describe('failures', () => {
     expect(bench.row()).toMatchObject({ status: 'done', pattern_ids: ['p'], patterns_created: 0 });
   });
 
-  it('end the attempts for a trace that ends its thread each time', () => {
+  it('by a trace that ends its thread each time are limited in number', () => {
     const bench = new Bench();
     bench.submit();
     for (let attempt = 1; attempt < PATTERN_MAKER_ATTEMPTS; attempt++) {
@@ -262,7 +262,7 @@ describe('failures', () => {
     });
   });
 
-  it('of an earlier process change nothing', () => {
+  it('reported by an earlier process change nothing', () => {
     const bench = new Bench();
     bench.submit();
     const stale = bench.io('distil');
@@ -278,7 +278,7 @@ describe('failures', () => {
 
 // -----------------------------------------------------------------------------------------------------------------
 
-/** A run that fails twice in different ways and gets out both times. */
+/** A run that fails twice in different ways and recovers both times. */
 function trace(more: Partial<Trace> = {}): Trace {
   const step = (
     action: string,
@@ -337,7 +337,7 @@ function trace(more: Partial<Trace> = {}): Trace {
   };
 }
 
-/** Counts as its words do: enough to tell two situations apart. */
+/** An embedder that counts hashed words, which is enough to distinguish two situations. */
 const wordEmbedder = {
   embed: async (texts: readonly string[]) =>
     texts.map((text) => {
@@ -353,7 +353,7 @@ const wordEmbedder = {
 };
 
 describe('the adapter', () => {
-  it('reads a trace, and stores what it teaches, with its source', async () => {
+  it('reads a trace, and stores its patterns with their source', async () => {
     const body = await packTrace(trace());
     const merged: [unknown, readonly SinkPattern[]][] = [];
     const adapter = new PatternMakingAdapter({
@@ -447,7 +447,7 @@ const CANDIDATE: PatternCandidate = { ...PATTERN, at: 0, until: 2, worth: 5 };
 describe('a model that writes patterns', () => {
   let server: Server;
   let url: string;
-  /** What the model says: a status and a body; null answers nothing. */
+  /** The model's answer: a status and a body. null: it never answers. */
   let say: (body: { model: string; messages: { content: string }[] }) => [number, string] | null;
   let authorization: string | undefined;
 

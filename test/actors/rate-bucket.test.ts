@@ -24,7 +24,7 @@ describe('a rate bucket', () => {
     expect(replies[5]).toEqual({ allowed: false, remaining: 0, retry_after_ms: 100, full_after_ms: 500 });
   });
 
-  it('allows at the named moment, and not before', () => {
+  it('allows a request at the moment that it named, and not before', () => {
     const kit = new ActorKit(rateBucket);
     take(kit, { cost: 5 });
     kit.advance(60);
@@ -43,7 +43,7 @@ describe('a rate bucket', () => {
     expect(take(kit, { cost: 0 }).remaining).toBe(5);
   });
 
-  it('gives all or nothing, and never more than the burst', () => {
+  it('gives the requested tokens or none, and never more than the burst', () => {
     const kit = new ActorKit(rateBucket);
     take(kit, { cost: 3 });
     expect(take(kit, { cost: 4 })).toMatchObject({ allowed: false, remaining: 2, retry_after_ms: 200 });
@@ -70,7 +70,7 @@ describe('a rate bucket', () => {
     expect(take(kit, { cost: 0, burst: 100 }).remaining).toBe(2);
     take(kit, { cost: 2 });
     kit.advance(100);
-    // A tenth of a second at the old rate of ten, whatever the new one is.
+    // The tenth of a second that has passed counts at the old rate of ten.
     expect(take(kit, { cost: 0, rate_per_s: 1000 }).remaining).toBe(1);
   });
 
@@ -91,7 +91,7 @@ describe('a rate bucket', () => {
     expect(take(kit).remaining).toBe(4);
   });
 
-  it('keeps itself alive until it is full, with one timer', () => {
+  it('stays in memory until it is full, by one timer', () => {
     const kit = new ActorKit(rateBucket);
     take(kit, { cost: 5 });
     expect(kit.timers()).toEqual({ filled: 500 });

@@ -1,6 +1,6 @@
 /**
- * Boxes that divide the rates of keys: the parts follow the requests, and never add up to more than the whole, in any order of what
- * boxes do, and also when the database loses answers or everything. Test thread.
+ * Boxes that divide the rates of keys: the parts follow the requests and never add up to more than the whole, in any
+ * order of events, and also if the database loses answers or all of its data. Test thread.
  */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -15,12 +15,12 @@ import type { MemoryTrouble } from '../../src/storage/memory/truth.ts';
 import type { LiveSession } from '../../src/storage/shared/live.ts';
 import { drawsOf } from '../long-parts.ts';
 
-/** A burst that takes many beats to return. */
+/** A limit whose burst takes many beats to refill. */
 const LIMIT = { rate_per_s: 20, burst: 400 };
 const SLOTS = 8;
 const BEAT_MS = 2_000;
 
-/** A box: its limiter, and the exchange, which acts when the test says so. */
+/** A box with its limiter and its exchange, which acts only when the test calls `beat`. */
 class Box {
   readonly limiter: SharedRateLimiter;
   readonly #live: MemoryLive;
@@ -46,7 +46,7 @@ class Box {
   async beat(): Promise<boolean> {
     try {
       this.#session ??= await this.#live.openLive(this.#name);
-      // As the pulse does.
+      // Known boxes are those of the last three answers, as in the pulse.
       this.#answers = [...this.#answers, await this.#session.beat()].slice(-3);
       this.#known = new Set(this.#answers.flat());
       await this.#exchange.round(this.#session, this.#name, this.#known);
@@ -57,7 +57,7 @@ class Box {
     }
   }
 
-  /** What it may use of the key. */
+  /** @returns the part of the key's rate that this box may use */
   partOf(key: string): number {
     return this.#shares.partOfKey(key) ?? 1 / Math.max(1, this.#known.size);
   }
@@ -115,7 +115,7 @@ describe('a key whose requests all reach one of three boxes', () => {
     expect(boxes.map((box) => box.partOf('k'))).toEqual([1 / 3, 1 / 3, 1 / 3]);
   });
 
-  it('gets what is new in its bucket with time, because other boxes may have used it', async () => {
+  it('gets its larger share only as tokens refill, because other boxes may have used the present ones', async () => {
     const { boxes, beat } = await openBoxes(3);
     const [first] = boxes as [Box, Box, Box];
     const left = 133 - (await first.ask('k', 70));
@@ -126,7 +126,7 @@ describe('a key whose requests all reach one of three boxes', () => {
     expect(await first.ask('k', 1_000)).toBeLessThanOrEqual(left + gained);
   });
 
-  it('has its parts also on a box that opens a slot for it later, and on one that starts later', async () => {
+  it('is also divided with a box that opens a slot for it later, or that starts later', async () => {
     const { boxes, beat, live, clock } = await openBoxes(2);
     const [first, second] = boxes as [Box, Box];
     for (let at = 0; at < 4; at++) {
@@ -141,7 +141,7 @@ describe('a key whose requests all reach one of three boxes', () => {
   });
 });
 
-/** The bucket that one box alone would have: what boxes together allow must fit into it. */
+/** The bucket of a single box. The requests that several boxes allow together must fit into it. */
 class WholeBucket {
   tokens = LIMIT.burst;
   #atMs: number;
@@ -170,7 +170,7 @@ describe('boxes with random requests', () => {
   const steps = fc.array(step, { minLength: 10, maxLength: 60, size: 'max' });
   const trouble = fc.constantFrom<MemoryTrouble>(null, null, null, null, 'lost before', 'lost after');
 
-  it('together never allow more than one box does, though the database loses questions and answers', async () => {
+  it('together never allow more than one box does, even if the database loses requests and answers', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.integer({ min: 2, max: 3 }),
@@ -200,7 +200,7 @@ describe('boxes with random requests', () => {
     );
   });
 
-  it('go on with their parts when the database has lost everything', async () => {
+  it('keep their parts when the database has lost everything', async () => {
     const { boxes, beat, live } = await openBoxes(2);
     const [first, second] = boxes as [Box, Box];
     for (let at = 0; at < 4; at++) {
@@ -219,7 +219,7 @@ describe('boxes with random requests', () => {
     expect(second.partOf('k')).toBeCloseTo(before[1]!, 1);
   });
 
-  it('divide equally what is beyond the number of keys that the database stores', async () => {
+  it('divide keys equally beyond the number of keys that the database stores', async () => {
     const { boxes, beat } = await openBoxes(2, new MemoryLive(() => null, 10, 1));
     const [first] = boxes as [Box, Box];
     for (let at = 0; at < 4; at++) {

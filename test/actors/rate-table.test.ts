@@ -51,7 +51,7 @@ describe('a bucket', () => {
     expect(take().remaining).toBe(399);
   });
 
-  it('allows what a token bucket allows, at any limit and any rhythm', () => {
+  it('allows the same requests as a plain token bucket, at any limit and any rhythm', () => {
     const steps = fc.array(fc.record({ wait_ms: fc.nat(3_000), takes: fc.integer({ min: 1, max: 40 }) }), {
       maxLength: 30,
     });
@@ -70,7 +70,7 @@ describe('a bucket', () => {
             tokens = Math.min(burst, tokens + (wait_ms * rate) / 1000);
             for (let at = 0; at < takes; at++) {
               const { allowed } = table.take(3, generation, limit)!;
-              // At the very edge the two may differ by what rounding to nanoseconds does.
+              // Near exactly one token, the two may differ because one of them rounds to nanoseconds.
               if (Math.abs(tokens - 1) > 1e-3) expect(allowed).toBe(tokens >= 1);
               if (allowed) tokens -= 1;
             }
@@ -89,7 +89,7 @@ describe('a bucket', () => {
       memory,
       slot: 1,
       generation,
-      // As good as no refill while this runs: one token in three hours.
+      // One token in three hours: practically no refill during the test.
       limit: { rate_per_s: 1e-4, burst },
       takes: 40_000,
       barrier: new SharedArrayBuffer(4),
@@ -106,7 +106,7 @@ describe('a bucket', () => {
     expect(counts.reduce((sum, count) => sum + count, 0)).toBe(burst);
   });
 
-  it('gives all of its burst when another thread takes during a clock reading', () => {
+  it('gives all of its burst even if another thread takes tokens while this one reads the clock', () => {
     const clock = { ms: 1e9 };
     const memory = allocateRateTable(8);
     const other = new RateTable(memory, () => clock.ms * 1e6);
@@ -117,7 +117,7 @@ describe('a bucket', () => {
     let waits = 4;
     const table = new RateTable(memory, () => {
       const readMs = clock.ms;
-      // This thread loses its core here, and the other one continues.
+      // Here this thread loses its core, and another thread takes tokens.
       if (waits-- > 0) {
         clock.ms += 3;
         takeOther();
@@ -129,7 +129,7 @@ describe('a bucket', () => {
     expect(other.take(0, generation, limit)!.allowed).toBe(false);
   });
 
-  it('has a clock that a wait between two readings does not advance', () => {
+  it('has a clock that is right even if its thread had to wait between the two readings that set it', () => {
     let reads = 0;
     const originNs = findOriginNs(() => {
       if (reads++ === 0) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 200);
@@ -139,7 +139,7 @@ describe('a bucket', () => {
     expect(Math.abs(aheadMs)).toBeLessThan(50);
   });
 
-  it('is not given to another caller once its slot has a new owner', () => {
+  it('is closed to its former owner once its slot has a new owner', () => {
     const { table } = createTable();
     const first = table.open(0);
     table.take(0, first, { rate_per_s: 1, burst: 1 });
@@ -149,7 +149,7 @@ describe('a bucket', () => {
   });
 });
 
-/** The actor that gives out slots, with its adapter, as an asker; asks to other actors fail. */
+/** An asker that reaches only the actor that assigns slots, with its adapter. Requests to other actors fail. */
 function createSlots(slots: number) {
   const { clock, memory, table } = createTable(slots);
   const kit = new ActorKit(rateSlots(slots));
@@ -197,7 +197,7 @@ describe('the owner of a slot', () => {
     expect((await assign('b'))?.slot).not.toBe(first?.slot);
   });
 
-  it('keeps it while all are in use; only idle slots are reused', async () => {
+  it('keeps a slot in use when all are taken; only idle slots are reused', async () => {
     const { assign, table, clock, kit } = createSlots(2);
     const a = (await assign('a'))!;
     const b = (await assign('b'))!;
@@ -206,7 +206,7 @@ describe('the owner of a slot', () => {
     clock.ms += 61_000;
     kit.advance(61_000);
     table.take(b.slot, b.generation, LIMIT);
-    // The first ask makes the actor look for idle ones; it does not wait for that.
+    // The first request makes the actor look for idle slots, and is answered without waiting for the result.
     expect(await assign('c')).toBeNull();
     const c = (await assign('c'))!;
     expect(c.slot).toBe(a.slot);
@@ -291,7 +291,7 @@ describe('a limit that boxes share', () => {
     expect(part()).toEqual(limit);
   });
 
-  it('allows together what one box allows, also when their number changes', async () => {
+  it('allows the boxes together what it allows one box, also when their number changes', async () => {
     let boxes = 1;
     const nodes = [createSlots(4), createSlots(4)].map(({ asker, memory, now, clock }) => ({
       clock,

@@ -29,7 +29,7 @@ import { MemoryTables } from '../../src/storage/memory/tables.ts';
 import { TableRunReads } from '../../src/storage/table-run-reads.ts';
 
 const NOW_MS = Date.UTC(2026, 0, 31, 23, 59, 59, 500);
-/** As the journal and the tables have it. */
+/** The encoding of the journal and of the tables. */
 const packr = new Packr({ useRecords: false, variableMapSize: true, int64AsType: 'number' });
 const pack = (value: unknown): Uint8Array => packr.pack(value);
 const unpack = (bytes: Uint8Array): unknown => packr.unpack(bytes);
@@ -73,7 +73,7 @@ function makeStep(step_index: number, changes: Partial<MonitorStep> = {}): Monit
   };
 }
 
-/** The same call with the same result, over and over. */
+/** A step of a loop: every step has the same call and the same result. */
 function makeRepeat(step_index: number): MonitorStep {
   return makeStep(step_index, {
     action: 'search',
@@ -83,11 +83,11 @@ function makeRepeat(step_index: number): MonitorStep {
   });
 }
 
-/** A run and its tables: rows are written and look-ups answered as the host does, one after the other. */
+/** A run with its tables. It writes rows and answers look-ups one after the other, as the actor host does. */
 class RunUnderTest {
   readonly kit = new ActorKit(run, { now_ms: NOW_MS });
   readonly tables = new MemoryTables();
-  /** What was told to the live stream. */
+  /** The events that the run sent to the live stream. */
   readonly told: { event: string; [field: string]: unknown }[] = [];
 
   async start(start = makeStart()): Promise<KitAnswer> {
@@ -102,7 +102,7 @@ class RunUnderTest {
     return answer.type === 'held' ? this.kit.answerTo(answer.token) : answer;
   }
 
-  /** Sends without waiting for look-ups. */
+  /** Sends a step without waiting for look-ups. @returns reads the answer */
   send(step: MonitorStep): () => KitAnswer {
     const answer = this.kit.ask('step', packStep(null, step));
     return () => (answer.type === 'held' ? this.kit.answerTo(answer.token) : answer);
@@ -121,7 +121,7 @@ class RunUnderTest {
     return answer.value as EvaluateReply;
   }
 
-  /** Makes what was recorded durable, then performs what waited for it, until nothing is left. */
+  /** Stores recorded rows and performs the effects that wait for them, until nothing is left. */
   async settle(): Promise<void> {
     for (let effects = this.kit.takeEffects(); effects.length > 0; effects = this.kit.takeEffects()) {
       for (const effect of effects) {
@@ -138,7 +138,7 @@ class RunUnderTest {
     }
   }
 
-  /** Steps that have keys instead of indices. @returns what is answered, once looked up */
+  /** Sends steps that have keys instead of indices. @returns reads the answer, which exists after the look-up */
   sendKeyed(keys: string[], projectId: string | null = null): () => KitAnswer {
     const { step_index: _, ...step } = makeStep(0);
     const steps = keys.map((key) => ({ key, told_by: 'span' as const, call: '', step }));
@@ -165,7 +165,7 @@ function codeOf(answer: KitAnswer): string {
   return answer.type === 'refuse' ? answer.error.code : answer.type;
 }
 
-it('a step reads the same from its own thread and from another, and carries no secret', () => {
+it('a packed step has no secret and reads the same on its own thread and on another one', () => {
   const secret = `a key: ${'sk-ant-api03-'}${'k'.repeat(95)}`;
   for (const step of [makeStep(3), makeStep(4, { observation: secret, is_error: true, tokens: 0 })]) {
     const here = packStep('proj_a', step);
@@ -247,7 +247,7 @@ describe('the start of a run', () => {
     expect(codeOf(await subject.start(other))).toBe('run_conflict');
   });
 
-  it('writes the rows that others read, and counts once', async () => {
+  it('writes the rows of lists and experiments, and counts once', async () => {
     const subject = new RunUnderTest();
     await subject.start(
       makeStart({ experiment_id: 'exp', arm: 'on', assignment_unit: 'u1', svc_version: 'v2' }),
@@ -375,7 +375,7 @@ describe('a step', () => {
     expect(subject.state).toMatchObject({ steps: 1, tokens: 10 });
   });
 
-  it('is stored once if it comes late and twice at the same time', async () => {
+  it('is stored once if it arrives late and twice at the same time', async () => {
     const subject = new RunUnderTest();
     await subject.start();
     await subject.step(makeStep(9));
@@ -434,7 +434,7 @@ describe('a step', () => {
     expect(subject.state.steps).toBe(1);
   });
 
-  it('sends its scores to the stream, and an intervention once a streak', async () => {
+  it('sends its scores to the stream, and an intervention once per streak', async () => {
     const subject = new RunUnderTest();
     await subject.start();
     for (let index = 0; index < LOOP_STEPS; index++) await subject.step(makeRepeat(index));
@@ -572,7 +572,7 @@ describe('any repetition and order of messages', () => {
         await often.start();
         const pending: [index: number, answer: () => KitAnswer][] = [];
         for (const [at, index] of indices.entries()) {
-          // A late step waits for a look-up; one that comes after it must not overtake it here.
+          // A late step waits for a look-up. In this test, the next step must not overtake it.
           await often.settle();
           pending.push([index, often.send(stepOf(index))]);
           for (const retry of retries.filter((_, i) => i % indices.length === at)) {
@@ -581,7 +581,7 @@ describe('any repetition and order of messages', () => {
             if (retry % 3 === 0) {
               await often.settle();
               often.kit.restart();
-              // Kept answers die with the actor; these had theirs.
+              // A restart loses pending answers, but all requests so far have been answered.
             }
           }
         }
@@ -644,7 +644,7 @@ describe('any repetition and order of messages', () => {
     expect(pack(encode(subject.state)).length).toBeLessThan(pack(subject.state).length / 2);
   });
 
-  it('the bytes of an answer are rebuilt from its numbers', () => {
+  it('the text of a stored answer is rebuilt byte for byte from its numbers', () => {
     const scores = Object.fromEntries(MONITOR_NAMES.map((name, at) => [name, at / 7])) as MonitorScores;
     const fired = [MONITOR_NAMES[2]!, MONITOR_NAMES[1]!];
     const outcome = { scores, total_score: 0.123456, fired, intervention: null };
@@ -669,7 +669,7 @@ describe('any repetition and order of messages', () => {
 describe('a finished run', () => {
   const STEPS = 2 * GATHERED_STEPS + 9;
 
-  it('stores many steps in a row, and answers each again, also after a crash, until deleted', async () => {
+  it('stores many steps in one row, and repeats the answer to each until it is deleted, also after a crash', async () => {
     const subject = new RunUnderTest();
     await subject.start();
     const answers: string[] = [];
@@ -694,7 +694,7 @@ describe('a finished run', () => {
     expect([...subject.tables.range('run_gathered_steps', { prefix: [] })]).toEqual([]);
   });
 
-  it('keeps a row for each step if they cannot be read, or if it is deleted meanwhile', async () => {
+  it('keeps a row for each step if the rows cannot be read, or if the run is deleted meanwhile', async () => {
     const subject = new RunUnderTest();
     await subject.start();
     await subject.step(makeStep(0));
@@ -753,7 +753,7 @@ describe('a deleted run', () => {
     expect(codeOf(await subject.step(makeStep(4)))).toBe('run_not_found');
   });
 
-  it('is a new one when it is started again, and counts beside the first', async () => {
+  it('is a new run when it is started again, and counts in addition to the first', async () => {
     const subject = new RunUnderTest();
     await subject.start(makeStart({ experiment_id: 'exp', arm: 'on' }));
     await subject.step(makeStep(0));

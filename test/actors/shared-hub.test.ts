@@ -1,4 +1,4 @@
-/** The live hub of a box that shares its stream: what it sends on, in which order, and what it says after a loss. */
+/** The live hub of a box that shares its stream: what it forwards, in which order, and what it reports after a loss. */
 import { describe, expect, it } from 'vitest';
 import { liveEventTell, liveForgetTell } from '../../actors/live-hub/client.ts';
 import { sharedLiveHub } from '../../actors/live-hub/shared-behaviour.ts';
@@ -27,7 +27,7 @@ const forget = (kit: ActorKit, fields: Parameters<typeof liveForgetTell>[1]) =>
 
 type Send = EffectOf<'io'>;
 
-/** The batches that are on their way to the store thread now. */
+/** Takes the batches that the hub has sent to the store thread. */
 function takeSends(kit: ActorKit): Send[] {
   const sends = kit.takeEffectsOf('io');
   for (const { adapter, operation } of sends) expect([adapter, operation]).toEqual(['live-outbox', 'send']);
@@ -39,7 +39,7 @@ const runsOf = (send: Send) => batchOf(send).events.map(({ run_id }) => run_id);
 const AWAY = { code: 'unavailable', message: 'the database is away', retryable: true };
 
 describe('the hub of a box that shares its stream', () => {
-  it('sends one batch at a time, with everything that has come meanwhile', () => {
+  it('sends one batch at a time, with all events since the previous one', () => {
     const kit = openHub();
     publish(kit, 'a');
     const [first] = takeSends(kit);
@@ -67,7 +67,7 @@ describe('the hub of a box that shares its stream', () => {
     expect(sent.flat()).toEqual(runs);
   });
 
-  it('forgets what waits, and lets the database forget the rest', () => {
+  it('forgets waiting events, and asks the database to forget stored ones', () => {
     const kit = openHub();
     publish(kit, 'first');
     const [first] = takeSends(kit);
@@ -90,7 +90,7 @@ describe('the hub of a box that shares its stream', () => {
     ]);
   });
 
-  it('after a failure tries again, says that events are lost, and still forgets', () => {
+  it('after a failure tries again, reports lost events, and still forgets deleted ones', () => {
     const kit = openHub();
     forget(kit, { run_id: 'gone' });
     const [first] = takeSends(kit);
@@ -113,7 +113,7 @@ describe('the hub of a box that shares its stream', () => {
     expect(takeSends(kit).map(batchOf)).toMatchObject([{ has_lost: false, forgets: [] }]);
   });
 
-  it('has bounds: beyond them it drops what waits, and says so', () => {
+  it('drops the waiting events beyond its bounds, and reports it', () => {
     const kit = openHub();
     publish(kit, 'first');
     const [first] = takeSends(kit);

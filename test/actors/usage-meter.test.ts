@@ -62,14 +62,14 @@ describe('the usage meter', () => {
     expect(kit.ask('count', { project_id: 'web', counts: { retrievals: 1 } })).toEqual(four);
   });
 
-  it('counts an intervention of one name once, among the latest names, and each of its calls', async () => {
+  it('counts an intervention once while its name is among the latest, and counts each of its calls', async () => {
     const { kit, tables, settle } = createMeter();
     const counts = { evaluations: 1, injections_evaluate: 1 };
     const count = (once: string) => kit.ask('count', { project_id: 'web', counts, once });
     expect(count('first')).toEqual({ type: 'reply', value: { used: 1, is_repeat: false } });
     expect(count('first')).toEqual({ type: 'reply', value: { used: 1, is_repeat: true } });
     for (let n = 0; n < USAGE_ONCE_NAMES; n++) count(`next ${n}`);
-    // So many others have come since that it is forgotten.
+    // So many other names followed that this one is forgotten.
     const used = USAGE_ONCE_NAMES + 2;
     expect(count('first')).toEqual({ type: 'reply', value: { used, is_repeat: false } });
     await settle();
@@ -89,7 +89,7 @@ describe('the usage meter', () => {
     expect(intervene(1)).toEqual({ allowed: true, used: 1 });
   });
 
-  it('returns nothing when the clock jumps into the month before', () => {
+  it('gives nothing back when the clock jumps to the previous month', () => {
     const { kit, intervene } = createMeter(Date.parse('2026-12-01T00:00:01Z'));
     expect(intervene(1).allowed).toBe(true);
     kit.setWallClock(Date.parse('2026-11-30T23:59:59Z'));
@@ -98,7 +98,7 @@ describe('the usage meter', () => {
     expect(intervene(1).allowed).toBe(false);
   });
 
-  it('continues in the present month when the clock was months ahead for a moment', () => {
+  it('continues in the present month after the clock was months ahead for a moment', () => {
     const { kit, intervene } = createMeter();
     for (let n = 1; n <= 3; n++) expect(intervene(4)).toEqual({ allowed: true, used: n });
     kit.setWallClock(Date.parse('2031-05-05T00:00:00Z'));
@@ -157,7 +157,7 @@ describe('the usage meter', () => {
     expect(kinds).toEqual(['persist', 'reply', 'count']);
   });
 
-  it('serves what it counts and counts what it serves, through restarts, days and jumps of the clock', async () => {
+  it('serves exactly the interventions that it counts, through restarts, days and jumps of the clock', async () => {
     const step = fc.oneof(
       fc.record({
         op: fc.constant('intervene' as const),

@@ -1,5 +1,6 @@
 /**
- * The lines that say why exchanges are not stored: one per cause and minute, each with advice, and without any content.
+ * The log lines that say why exchanges are not stored: one per cause and minute, each with advice, and none with the
+ * content of an exchange.
  */
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import type { WriterEvent } from '../../actors/capture-writer/adapter.ts';
