@@ -1,6 +1,6 @@
 /**
- * Exchanges that the index lacks in the lists of a real API, over a database that this process writes as under
- * pressure: the newest are rows, each is listed once, and they become ordinary rows when they are indexed.
+ * How the lists of a real API show exchanges that are not in the index yet: the newest are rows, each is listed once,
+ * and they become ordinary rows when they are indexed. This process writes the database and delays the index.
  */
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -44,10 +44,10 @@ async function write<Value>(work: (log: CaptureLog) => Promise<Value>): Promise<
   }
 }
 
-/** A log that has no decoder indexes nothing by itself. */
+/** Stores exchanges without indexing them: a log without a decoder does not index. */
 const store = (...batch: CapturedExchange[]) => write((log) => log.append(batch));
 
-/** Indexes all exchanges, or about as many as are up to this one. @returns the last one in the index */
+/** Indexes all exchanges, or those up to about `to`. @returns the id of the last exchange in the index */
 const index = (to = Number.POSITIVE_INFINITY) =>
   write(async (log) => {
     const budgetMs = to === Number.POSITIVE_INFINITY ? 1_000 : 0;
@@ -93,7 +93,7 @@ describe('exchanges that wait for the index', () => {
       run_id: 'second',
       not_indexed: true,
     });
-    // A page of a run has those that name it.
+    // The page of a run shows the exchanges that name this run.
     const run = await read(CAPTURES.readCapturedRun, '/capture/runs/first');
     expect(idsOf(run.turns)).toEqual([1]);
     expect(idsOf(run.being_indexed)).toEqual([2]);
@@ -111,7 +111,7 @@ describe('exchanges that wait for the index', () => {
     expect(indexed.being_indexed).toEqual([]);
   });
 
-  it('are shown if the query surely selects them, and counted if it may', async () => {
+  it('are shown if the query certainly selects them, and counted if it may select them', async () => {
     await store(
       ask('third', 10, { provider: 'other' }),
       ask(null, 11, { status: 500 }),
@@ -126,7 +126,7 @@ describe('exchanges that wait for the index', () => {
     expect(await ask3('-provider:other')).toEqual([0, [student, failed]]);
     expect(await ask3('since:1h')).toEqual([0, [student, failed, third]]);
     expect(await ask3('until:1h')).toEqual([0, []]);
-    // Its run may turn out to have this name.
+    // The exchange without a run id may turn out to belong to this run.
     expect(await ask3('run:third')).toEqual([1, [student, third]]);
     expect(await ask3('run:another')).toEqual([1, []]);
     expect(await ask3('served:student')).toEqual([0, [student]]);
@@ -139,26 +139,26 @@ describe('exchanges that wait for the index', () => {
     expect(await ask3('monitor:loop')).toEqual([3, []]);
     expect(await ask3('model:claude provider:other')).toEqual([1, []]);
     expect(await ask3('words')).toEqual([3, []]);
-    // Nothing else of an order is known.
+    // Only the default order is known before an exchange is indexed.
     expect(await ask3('sort:cost')).toEqual([3, []]);
     expect(await ask3('sort:started-asc')).toEqual([3, []]);
     expect(await ask3('provider:other sort:cost')).toEqual([1, []]);
     await index();
   });
 
-  it('are on the first page only, so that no page has anything twice', async () => {
+  it('are on the first page only, so that no run is listed twice', async () => {
     await store(...Array.from({ length: 6 }, (_, i) => ask(`page-${i}`, 20 + i)));
     await index();
     await store(ask('page-5', 30), ask('late', 31), ask(null, 32));
     const first = await list('limit=2');
     expect(first.runs.map(({ run_id }: { run_id: string }) => run_id)).toEqual(['page-5', 'page-4']);
     expect(first.being_indexed).toMatchObject({ stored: 3, examined: 3 });
-    // As many as the page may have rows.
+    // At most as many as the page may have rows.
     expect(first.being_indexed.exchanges.map(({ run_id }: { run_id: string }) => run_id)).toEqual([
       null,
       'late',
     ]);
-    // Between two pages they are indexed.
+    // They are indexed between the first and the second page.
     await index();
     const seen = runsOf(first);
     let { next_cursor } = first;

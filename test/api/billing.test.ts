@@ -16,7 +16,7 @@ const objects = new Map<string, unknown>();
 let isDown = false;
 /** Forms that were posted, by path. */
 const posted: { path: string; form: URLSearchParams }[] = [];
-/** Paths that were asked for, in order. */
+/** Requested paths, in order. */
 const fetched: string[] = [];
 const goneCustomers = new Set<string>();
 let processor: Server;
@@ -55,7 +55,7 @@ beforeAll(async () => {
     STRIPE_WEBHOOK_SECRET: SECRET,
     STRIPE_WEBHOOK_THIN_SECRET: THIN_SECRET,
     STRIPE_API_BASE: `http://127.0.0.1:${(processor.address() as AddressInfo).port}`,
-    // With two threads, each thread gets copies of an event.
+    // With two threads, copies of an event reach both.
     SERVER_THREADS: '2',
     PLAN_CAPS: '{"free": 10, "pro": 1000, "enterprise": null}',
   });
@@ -154,7 +154,7 @@ describe('a subscription', () => {
     expect((await api.call(payer.token, 'DELETE', '/auth/me')).status).toBe(204);
   });
 
-  it('follows its events, and the plan and cap follow it', async () => {
+  it('changes with its events, and changes the plan and the cap', async () => {
     const payer = await newPerson();
     const { org_id } = payer;
     const checkout = {
@@ -229,10 +229,10 @@ describe('a subscription', () => {
 });
 
 describe('a subscription without a known organization', () => {
-  it('counts once an event names the organization, whichever event comes first', async () => {
+  it('counts as soon as any event names the organization', async () => {
     const payer = await newPerson();
     const { org_id } = payer;
-    // A payment link leaves such a subscription: it does not name an organization.
+    // A subscription that was made by a payment link does not name an organization.
     const bare = { ...subscription(org_id), metadata: {} };
     expect((await send(fullEvent('customer.subscription.created', bare, NOW_S - 9))).body.handled).toBe(
       false,
@@ -266,7 +266,7 @@ describe('a subscription without a known organization', () => {
     expect([(await planOf(first)).plan, (await planOf(second)).plan]).toEqual(['free', 'pro']);
   });
 
-  it('of another customer for the same organization counts beside the first', async () => {
+  it('of another customer for the same organization counts in addition to the first', async () => {
     const payer = await newPerson();
     const { org_id } = payer;
     await send(fullEvent('customer.subscription.created', subscription(org_id), NOW_S - 30));

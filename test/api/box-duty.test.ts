@@ -1,4 +1,4 @@
-/** The duty that one of several boxes has: never none for long, and one box at a time while clocks agree. */
+/** The duty of one among several boxes: a box always has it or gets it soon, and only one has it while clocks agree. */
 import { expect, it } from 'vitest';
 import { BoxDuty } from '../../src/api/box-duty.ts';
 import { createManualClock } from '../../src/std/clock.ts';
@@ -23,7 +23,7 @@ it('the first box has the duty while it renews it', async () => {
   expect([a.is_on, b.is_on]).toEqual([true, false]);
 });
 
-it('another box takes it when the first one is gone, and the first one does not take it back', async () => {
+it('another box takes the duty when the first one is gone, and the first one does not take it back', async () => {
   const { clock, a, b } = makeBoxes();
   await a.renew();
   clock.advance(119_000);
@@ -33,17 +33,17 @@ it('another box takes it when the first one is gone, and the first one does not 
   expect(await a.renew()).toBe(false);
 });
 
-it('a box that stops hands it over at once', async () => {
+it('a box that stops hands the duty over at once', async () => {
   const { a, b } = makeBoxes();
   await a.renew();
   await a.end();
   expect(await b.renew()).toBe(true);
-  // It no longer has anything to hand over.
+  // The stopped box has nothing left to hand over.
   await a.end();
   expect(await b.renew()).toBe(true);
 });
 
-it('a time from a wrong clock does not hold it for ever', async () => {
+it('a box whose clock is ahead does not hold the duty for ever', async () => {
   const { accounts, clock, b } = makeBoxes();
   const late = new BoxDuty(accounts, createManualClock(NOW + 30 * 86_400_000));
   await late.renew();
@@ -51,7 +51,7 @@ it('a time from a wrong clock does not hold it for ever', async () => {
   expect(clock.wallMs()).toBe(NOW);
 });
 
-it('is not had while the store cannot be used', async () => {
+it('no box has the duty while the store cannot be used', async () => {
   const { accounts, a } = makeBoxes();
   await a.renew();
   const { transact } = accounts;

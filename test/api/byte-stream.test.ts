@@ -1,4 +1,4 @@
-/** Bytes that are sent while they are made: a reader that leaves and a failure in between end the right things. */
+/** Bytes that are sent while they are produced: what ends when the reader leaves, and what ends after a failure. */
 import { expect, it } from 'vitest';
 import { beginByteStream, streamBytes } from '../../src/api/byte-stream.ts';
 import type { EventSink } from '../../src/contract/handler.ts';
@@ -41,7 +41,7 @@ it('a byte stream sends each piece, but no empty one', async () => {
   expect(sink.written).toEqual(['a', 'b']);
 });
 
-it('a byte stream stops its producer when the reader has left, also while there is nothing to send', async () => {
+it('a byte stream stops its producer when the reader leaves, also while there is nothing to send', async () => {
   const made = createDeferred<void>();
   const stopped = createDeferred<void>();
   const sink = new TestSink();
@@ -88,7 +88,7 @@ it('a byte stream stops its producer when the reader leaves before the first pie
   await stopped.promise;
 });
 
-it('a byte stream cuts the connection after a failure on the way', async () => {
+it('a byte stream cuts the connection if the producer fails', async () => {
   const sink = new TestSink();
   streamBytes(
     'org',
@@ -100,7 +100,7 @@ it('a byte stream cuts the connection after a failure on the way', async () => {
   expect(await sink.ended.promise).toBe('aborted');
 });
 
-it('one organization gets a share of the byte streams, and leaves the rest to others', async () => {
+it('one organization gets only a share of the byte streams', async () => {
   const ends = createDeferred<void>();
   const openOne = (owner: string) => {
     const sink = new TestSink();
@@ -117,7 +117,7 @@ it('one organization gets a share of the byte streams, and leaves the rest to ot
   const open = [openOne('one'), openOne('one'), openOne('one')];
   await expect(begin('one')).rejects.toMatchObject({ code: 'unavailable', message: /You have 3 exports/ });
   expect(await begin('two')).toBe('two');
-  // Streams that are still being started count, too.
+  // A stream counts even before it sends anything.
   const waits = createDeferred<void>();
   const begun = [1, 2, 3].map(() => beginByteStream('two', () => waits.promise));
   await expect(begin('two')).rejects.toMatchObject({ code: 'unavailable' });

@@ -1,4 +1,4 @@
-/** Files of captured runs and figures, while older captures are still being read. */
+/** Exports of captured runs and of figures, requested while older captures are still being read. */
 import { expect, it } from 'vitest';
 import { captureExportHandlers } from '../../src/api/capture-exports.ts';
 import type { CaptureAnswer, CaptureQuestion } from '../../src/domain/captured-run.ts';
@@ -7,7 +7,7 @@ import { createManualClock } from '../../src/std/clock.ts';
 type Handlers = ReturnType<typeof captureExportHandlers>;
 type Call<Name extends keyof Handlers> = Parameters<Handlers[Name]>[0];
 
-/** A reader of captures that gives prepared answers, the last one again and again. */
+/** Handlers over a capture reader with prepared answers. It repeats the last one. */
 function makeHandlers(answers: object[]) {
   const questions: CaptureQuestion[] = [];
   const ask = async (question: CaptureQuestion): Promise<CaptureAnswer> => {
@@ -20,7 +20,7 @@ function makeHandlers(answers: object[]) {
 
 const call = (query: object) => ({ query: { format: 'jsonl', ...query }, request: { method: 'GET' } });
 
-it('an export waits until all runs are listed, and asks for rows that are read', async () => {
+it('an export waits until all runs are listed, and requests complete rows', async () => {
   const page = { runs: [], next_cursor: null };
   const { handlers, questions } = makeHandlers([
     { ...page, being_read: { exchanges: 1, of: 9 } },

@@ -1,6 +1,6 @@
 /**
- * `/capture/*` of the real service: access, what the operator reads, and that an unknown path and a refused one look
- * alike. Then an API over a damaged database, whose reader may end while the service continues.
+ * `/capture/*` of the real service: who has access, what the operator reads, and that a refused path looks like an
+ * unknown one. Then an API over a damaged database: the process that reads it may end, and the service continues.
  */
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -24,7 +24,7 @@ const dir = mkdtempSync(join(tmpdir(), 'understudy-captures-'));
 const before = new WholeService(dir, env);
 let service: WholeService;
 let org: string;
-/** Who sees captures, and who does not. */
+/** Credentials by name: those that may see captures, and those that may not. */
 const operators = new Map<string, string>();
 const others = new Map<string, string>();
 
@@ -126,7 +126,7 @@ beforeAll(async () => {
   service = new WholeService(dir, { ...env, GW_ORG: org, SERVER_THREADS: '2' });
   await service.start();
   const said = (text: string) => ({ role: 'user', content: text });
-  // Stored before the next one comes: with two server threads the later one may be the first that is written.
+  // Each exchange is stored before the next is sent, because two server threads could store them in another order.
   await service.capture('run-one', { system: 'be brief', messages: [said(`fix the tests ${HOSTILE}`)] });
   await flush();
   await service.capture('run-two', { messages: [said('write the docs')] });
@@ -654,7 +654,7 @@ describe('an operator', () => {
     expect(figures.total.exchanges).toBe(1);
   });
 
-  it('names what was read and what was repeated if a request repeats an answer differently, and counts it once', async () => {
+  it('shows both readings of an answer that a request repeats differently, and counts the difference once', async () => {
     const said = (words: string) => ({ role: 'user', content: words });
     const count = async () =>
       Number(
@@ -706,7 +706,7 @@ describe('an operator', () => {
     expect(body.turns).toHaveLength(2);
   });
 
-  it('gets a captured run together with the run that was reported under its trace or its session', async () => {
+  it('gets a captured run together with the run that was reported under its trace id or its session id', async () => {
     const said = { messages: [{ role: 'user', content: 'which bill is open?' }] };
     const trace = 'a3ce929d0e0e47364bf92f3577b34da6';
     const session = 'session-of-the-clerk';
@@ -759,7 +759,7 @@ function findReader(): number | null {
       const command = readFileSync(`/proc/${name}/cmdline`, 'utf8');
       if (Number(ppid) === service.pid && command.includes('capture-reader-entry')) return Number(name);
     } catch {
-      // It ended meanwhile.
+      // This process has ended meanwhile.
     }
   }
   return null;

@@ -114,14 +114,14 @@ describe('an e-mail address', () => {
     const shown = (await api.call(silent, 'GET', '/auth/bootstrap')).body;
     expect(shown.profile.email).toBe('victim@example.com');
     expect(shown.invitations).toEqual([]);
-    // Proven at last, it shows.
+    // A token proves the address, so the invitation is shown.
     const proven = await signToken('liar', { claims: { email: 'victim@example.com', email_verified: true } });
     expect((await api.call(proven, 'GET', '/auth/bootstrap')).body.invitations).toHaveLength(1);
     // The next token says nothing about the address, so it proves nothing.
     expect((await api.call(silent, 'GET', '/auth/bootstrap')).body.invitations).toEqual([]);
   });
 
-  it('is compared without regard to case, but a look-alike letter makes another address', async () => {
+  it('is compared without regard to case, but a letter that only looks alike makes another address', async () => {
     const owner = await api.person('inviter');
     const invited = await api.call(owner.token, 'POST', `/organizations/${owner.org_id}/invite`, {
       email: 'Kim@example.com',
@@ -207,7 +207,7 @@ describe('a request', () => {
     expect((await api.call(token, 'PATCH', '/auth/me', {})).status).toBe(200);
   });
 
-  it('gets the headers that a browser needs, by HEAD as by GET, and 405 names the methods', async () => {
+  it('gets the headers that a browser needs, by HEAD as by GET; a 405 names the allowed methods', async () => {
     const { token, org_id } = await api.person('browser');
     const url = `${api.url}/projects/?org_id=${org_id}`;
     const headers = { authorization: `Bearer ${token}`, origin: 'https://dash.example' };
@@ -227,7 +227,7 @@ describe('a request', () => {
     expect([put.status, put.headers.get('allow')]).toEqual([405, 'GET, HEAD, POST']);
   });
 
-  it('of a removed member finds nothing on /v1 either, from the next request on', async () => {
+  it('of a removed member gets nothing from /v1 either, from the next request on', async () => {
     const [owner, guest] = [await api.person('host'), await api.person('guest')];
     await api.join(owner, owner.org_id, guest, 'viewer');
     const report = () =>
@@ -278,7 +278,7 @@ describe('the rate of one user’s requests', () => {
 });
 
 describe('several server threads', () => {
-  /** On so many connections at once that each thread has some. */
+  /** Does the work many times at once, on so many connections that each thread serves some. */
   const many = <Value>(work: () => Promise<Value>) => Promise.all(Array.from({ length: 24 }, work));
 
   it('refuse a revoked key at once', async () => {

@@ -1,4 +1,4 @@
-/** The control plane over HTTP: people, organizations, projects and keys; permissions, and what others can find out. */
+/** The control plane over HTTP: users, organizations, projects, keys, permissions, and what other tenants learn. */
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { Router } from '../../src/api/dispatch.ts';
@@ -37,7 +37,7 @@ describe('feedback', () => {
 });
 
 describe('a person', () => {
-  it('becomes one user with an organization by signing in, however often and at however many places', async () => {
+  it('becomes one user with one organization, however often and from however many places it signs in', async () => {
     const token = await signToken('newcomer');
     const answers = await Promise.all(Array.from({ length: 20 }, () => api.call(token, 'GET', '/auth/me')));
     expect(new Set(answers.map(({ text }) => text)).size).toBe(1);
@@ -65,7 +65,7 @@ describe('a person', () => {
     });
   });
 
-  it('changes their profile, but not the fields that are not theirs', async () => {
+  it('can change its profile, except for the fields that the service sets', async () => {
     const { token, id: user } = await newPerson();
     const patch = (body: unknown) => api.call(token, 'PATCH', '/auth/me', body);
     expect((await patch({ display_name: 'New', account_type: 'team', onboarded: true })).body).toMatchObject({
@@ -88,7 +88,7 @@ describe('a person', () => {
     expect((await api.call(token, 'GET', '/auth/me')).body).toMatchObject({ id: user, account_type: 'team' });
   });
 
-  it('sees their change in bootstrap at once', async () => {
+  it('sees its change in bootstrap at once', async () => {
     const { token } = await newPerson();
     const bootstrap = async () => (await api.call(token, 'GET', '/auth/bootstrap')).body;
     expect((await bootstrap()).organizations).toHaveLength(1);
@@ -396,7 +396,7 @@ describe('every route', () => {
   interface Attempt {
     name: string;
     permission: Permission;
-    /** The owner makes a new object for each try. */
+    /** @returns a request about a new object, which the owner creates for each try */
     request(): Promise<[method: string, path: string, body?: unknown]>;
   }
 
@@ -609,7 +609,7 @@ describe('every route', () => {
     expect([...tried].sort()).toEqual(all.map(({ id }) => id).sort());
   });
 
-  it('that concerns only the user is open to every user, and to no key', async () => {
+  it('about the own account is open to every user, and to no key', async () => {
     const own: [method: string, path: string, body?: unknown][] = [
       ['GET', '/auth/me'],
       ['PATCH', '/auth/me', { onboarded: true }],
@@ -637,9 +637,9 @@ describe('every route', () => {
     expect((await api.call(leaver.token, 'DELETE', '/auth/me')).status).toBe(204);
   });
 
-  it('does for each principal what the role table says, and nothing else', async () => {
+  it('allows each principal exactly what the role table says', async () => {
     for (const { name, permission, request } of attempts) {
-      // A refused request changes nothing, so all principals that may not can send the same one.
+      // A refused request changes nothing, so all principals without the permission send the same request.
       const refused = await request();
       for (const [who, credential] of credentials) {
         const [method, path, body] = refused;
@@ -658,7 +658,7 @@ describe('every route', () => {
     }
   });
 
-  it('answers an id of another tenant byte for byte like an unknown one', async () => {
+  it('gives byte for byte the same answer to an id of another tenant as to an unknown id', async () => {
     const stranger = await newPerson();
     const there = await api.call(owner.token, 'GET', `/projects/?org_id=${owner.org_id}`);
     const project = there.body[0].id as string;
@@ -765,25 +765,22 @@ describe.skipIf(!CASES.is_there)(`the recorded validation cases ${CASES.needed}`
 });
 
 describe('an organization or a project that does not exist', () => {
-  it.each(['', '\0', ' ', 'x\u202ey', 'org_01'])(
-    'is not found, whatever its name looks like: %j',
-    async (name) => {
-      const { token, org_id } = await newPerson();
-      const named = encodeURIComponent(name);
-      for (const path of [
-        `/api-keys/?org_id=${named}`,
-        `/api-keys/?org_id=${org_id}&project_id=${named}`,
-        `/projects/?org_id=${named}`,
-        `/usage/?org_id=${named}`,
-        `/usage/stats?project_id=${named}`,
-        `/billing/subscription?org_id=${named}`,
-        `/billing/intervention-usage?org_id=${named}`,
-      ])
-        expect((await api.call(token, 'GET', path)).status, path).toBe(404);
-      for (const body of [{ org_id: name }, { org_id, project_id: name }])
-        expect((await api.call(token, 'POST', '/api-keys/', { name: 'k', ...body })).status).toBe(404);
-      const project = await api.call(token, 'POST', `/projects/?org_id=${named}`, { name: 'p' });
-      expect(project.status).toBe(404);
-    },
-  );
+  it.each(['', '\0', ' ', 'x\u202ey', 'org_01'])('gets a 404, whatever its name: %j', async (name) => {
+    const { token, org_id } = await newPerson();
+    const named = encodeURIComponent(name);
+    for (const path of [
+      `/api-keys/?org_id=${named}`,
+      `/api-keys/?org_id=${org_id}&project_id=${named}`,
+      `/projects/?org_id=${named}`,
+      `/usage/?org_id=${named}`,
+      `/usage/stats?project_id=${named}`,
+      `/billing/subscription?org_id=${named}`,
+      `/billing/intervention-usage?org_id=${named}`,
+    ])
+      expect((await api.call(token, 'GET', path)).status, path).toBe(404);
+    for (const body of [{ org_id: name }, { org_id, project_id: name }])
+      expect((await api.call(token, 'POST', '/api-keys/', { name: 'k', ...body })).status).toBe(404);
+    const project = await api.call(token, 'POST', `/projects/?org_id=${named}`, { name: 'p' });
+    expect(project.status).toBe(404);
+  });
 });

@@ -1,4 +1,4 @@
-/** The dashboard's page: the served files, and signing in with the link on a terminal or with a token elsewhere. */
+/** The dashboard's page: its files, and signing in with the link that a terminal shows or with a token. */
 import { globSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { type IncomingHttpHeaders, request } from 'node:http';
 import { tmpdir } from 'node:os';
@@ -18,7 +18,7 @@ const SOURCES = new URL('../../src/dashboard/', import.meta.url);
 /** Maximum compressed size of the page with all files that it loads. */
 const PAGE_BYTES = 150_000;
 
-/** Requests as a browser does; `fetch` would decode the body. */
+/** Requests a path with this encoding, like a browser. `fetch` would decode the body. */
 function get(path: string, encoding: string): Promise<{ headers: IncomingHttpHeaders; body: Buffer }> {
   return new Promise((resolve, reject) => {
     const asked = request(api.url + path, { headers: { 'accept-encoding': encoding } }, async (answer) => {
@@ -87,7 +87,7 @@ describe('the dashboard', () => {
       );
   });
 
-  it('knows what this server offers, and no internal address', async () => {
+  it('gets a configuration that says what this server offers, without internal addresses', async () => {
     const answer = await fetch(`${api.url}/dashboard/config.json`);
     expect(answer.headers.get('content-type')).toBe('application/json');
     expect(await answer.json()).toEqual({

@@ -1,6 +1,6 @@
 /**
- * Every declared endpoint: each field at its bound and one past it, values of every wrong kind, and random ones. A
- * request is accepted or refused with 422. Nothing else happens, and echoed values are bounded.
+ * Sends every declared endpoint each field at its bound and one beyond, values of every wrong type, and random values.
+ * A request is either accepted or refused with 422, and the values that an error repeats are bounded.
  */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -26,7 +26,7 @@ interface Field {
   $ref?: string;
 }
 
-/** What is wrong with a request; empty if it is valid. */
+/** @returns the faults of a request; none if it is valid */
 function judge(
   endpoint: Endpoint,
   { body = {}, query = '' }: { body?: unknown; query?: string },
@@ -60,7 +60,7 @@ function judge(
   }
 }
 
-/** The fields of an object schema as JSON Schema has them; the non-null one of a choice with null. */
+/** The fields of an object schema in JSON Schema. Of a field that may be null, only the other alternative. */
 function fieldsOf(schema: z.ZodType | undefined): [name: string, field: Field][] {
   if (schema === undefined) return [];
   const { properties = {}, $defs = {} } = z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any' }) as {
@@ -115,14 +115,14 @@ describe('the declared endpoints', () => {
         })
         .map(([name]) => `${id}.${name}`),
     );
-    // Fields that are cut instead of refused (document 2, Finding) say so in their names here.
+    // These fields are cut instead of refused (document 2, Finding).
     const cut = /\.(content|file_path|finding_type|query)$/;
     expect(unbounded.filter((name) => !cut.test(name))).toEqual([]);
   });
 });
 
 describe.each(withBody.map((declared) => [declared.id, declared] as const))('%s', (_id, declared) => {
-  it('accepts each field at its bound, and refuses it one beyond', () => {
+  it('accepts each field at its bound, and refuses a value one beyond it', () => {
     for (const [name, field] of fieldsOf(declared.body)) {
       const { inside, outside } = boundsOf(field);
       for (const value of inside) {
@@ -139,7 +139,7 @@ describe.each(withBody.map((declared) => [declared.id, declared] as const))('%s'
     }
   });
 
-  it('survives any content of a body', () => {
+  it('accepts any content of a body or refuses it with 422', () => {
     const names = fieldsOf(declared.body).map(([name]) => name);
     const odd = fc.constantFrom<unknown>(
       ...[null, true, 0, -1, 1.5, 1e300, '', '\u0000', '\ud800', 'x'.repeat(70_000), [], {}, [[]], { a: {} }],

@@ -68,7 +68,7 @@ it('a kill during deletions leaves nothing half deleted; usage and the audit log
     const traces = ids.map((id) => `t-${id}`);
     for (const trace_id of traces)
       expect(await send('POST', '/v1/traces', { trace_id, outcome: 'success', steps: [] })).toBe(200);
-    // Another agent continues in a run that is not deleted.
+    // Meanwhile another agent continues a run that is not deleted.
     const busy = `busy-${round}`;
     await writeRun(busy, 1);
     counted++;
@@ -102,12 +102,12 @@ it('a kill during deletions leaves nothing half deleted; usage and the audit log
     for (const path of asked) {
       const { status, body } = await read(path);
       if (deleted.has(path)) expect(status, path).toBe(404);
-      // The deletion was not answered and has not begun, so the run is complete.
+      // A deletion that was not answered may not have begun. Then the run is complete.
       if (status !== 404 && path.startsWith('/v1/monitor/'))
         expect(body.steps, path).toBe(path.endsWith('-0') ? LONG_STEPS : STEPS);
     }
   }
-  // Data that was hidden at once is also removed from the tables, so its id is free.
+  // Data that a deletion hid at once is later removed from the tables too, so its id is free.
   for (const path of asked) {
     const { status } = await read(path);
     if (status !== 404) expect(await send('DELETE', path), path).toBe(204);

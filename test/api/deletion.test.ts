@@ -9,7 +9,7 @@ import { loadDeclaredEndpoints } from '../fixtures/declared-endpoints.ts';
 
 const api = new ControlPlaneChild({ VECTOR_STORE_URL: 'embedded:' });
 
-/** Something that can be deleted. */
+/** A kind of thing that can be deleted. */
 interface Kind {
   id: string;
   action: string;
@@ -227,12 +227,12 @@ describe('every route of /v1 that deletes one thing', () => {
     expect(list.body.runs.filter(({ run_id }: { run_id: string }) => run_id === 'again')).toHaveLength(1);
   });
 
-  it('lets a run keep the profile with which it started, and no new run use it', async () => {
+  it('does not affect a run that started with the deleted profile; a new run cannot use it', async () => {
     await write('/v1/monitor/profiles', { name: 'strict', weights: { semantic_loop: 3 } });
     await write('/v1/monitor/runs', { run_id: 'profiled', task_profile: 'strict' });
     expect((await api.call(inside, 'DELETE', '/v1/monitor/profiles/strict')).status).toBe(204);
     await write('/v1/monitor/runs/profiled/steps', { step_index: 0 });
-    // The same start gets the first answer; a different start of the run does not.
+    // A repeated start gets its first answer. A different start is checked again, and the profile is gone.
     const begun = { run_id: 'profiled', task_profile: 'strict' };
     expect((await api.call(inside, 'POST', '/v1/monitor/runs', begun)).status).toBe(200);
     const other = { ...begun, task: 'another' };
@@ -245,7 +245,7 @@ describe('every route of /v1 that deletes one thing', () => {
     expect((await api.call(inside, 'DELETE', '/v1/monitor/profiles/coding')).status).toBe(409);
   });
 
-  it('does not delete what all share: universal patterns are the operator’s, and starters stay', async () => {
+  it('does not delete patterns that all tenants share, unless the operator deletes one that it added', async () => {
     const universal = await api.call(CHILD_KEY, 'POST', '/v1/patterns', {
       tier: 'e3',
       patterns: [{ situation: 'zebra yonder xylem willow', dead_ends: '', unlock: 'u' }],

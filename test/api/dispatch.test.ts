@@ -42,7 +42,7 @@ describe('the service routes', () => {
     });
   });
 
-  it('answer with a trailing slash and to HEAD alike', async () => {
+  it('give the same answer with a trailing slash, and to HEAD', async () => {
     for (const [method, path] of [
       ['GET', '/health/'],
       ['HEAD', '/health'],
@@ -52,7 +52,7 @@ describe('the service routes', () => {
     }
   });
 
-  it('are ready when every probe succeeds, and name those that fail', async () => {
+  it('report readiness when every probe succeeds, and name the probes that fail', async () => {
     expect((await call('GET', '/ready')).body).toEqual({
       status: 'ready',
       checks: { storage: true, actors: true },
@@ -153,7 +153,7 @@ describe('routes with parameters', () => {
     },
   ];
 
-  it('decode a segment, serve aliases, and match nothing across a slash', async () => {
+  it('decode a segment, serve aliases, and match no parameter across a slash', async () => {
     const ask = dispatcher(routes);
     expect((await ask('GET', '/v1/things/a%20b%2Fc')).body).toEqual({ id: 'a b/c' });
     expect((await ask('GET', '/things/x/')).body).toEqual({ id: 'x' });
@@ -162,7 +162,7 @@ describe('routes with parameters', () => {
     expect((await ask('DELETE', '/v1/things/x')).headers.get('allow')).toBe('GET, HEAD, POST');
   });
 
-  it('return a catalogue error, and hide any other, whose cause is logged', async () => {
+  it('return an error of the catalogue, hide any other error, and log its cause', async () => {
     const reported: unknown[] = [];
     expect(await dispatcher(routes)('POST', '/v1/things/x')).toMatchObject({
       status: 503,
@@ -175,7 +175,7 @@ describe('routes with parameters', () => {
     expect(reported).toEqual([failure]);
   });
 
-  it('survive any path', async () => {
+  it('answer any path', async () => {
     const reported: unknown[] = [];
     const ask = dispatcher(routes, reported);
     const odd = fc.constantFrom(

@@ -1,7 +1,7 @@
 /**
- * A newcomer uses `/docs` in Chromium: gives a key, starts a run, logs its steps, reads it back and deletes it, all on
- * the page, at three widths. There are no browser errors, no requests to other hosts, nothing that only a mouse
- * reaches, and no serious finding of axe. Skipped without Chromium.
+ * A newcomer uses `/docs` in Chromium at three widths: enters a key, starts a run, logs steps, reads the run and
+ * deletes it. There are no browser errors, no requests to other hosts, no controls that need a mouse, and no serious
+ * finding of axe. Skipped without Chromium.
  */
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -75,7 +75,7 @@ describe.skipIf(findChromium() === null)('/docs in Chromium', () => {
   }
 
   it.each(WIDTHS)(
-    'sends a request from its form at a width of %i',
+    'sends requests from its forms at a width of %i',
     async (width) => {
       const { page, complaints } = await open(width);
       const run = `walk-${width}`;

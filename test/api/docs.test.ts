@@ -52,7 +52,7 @@ function unescapeHtml(text: string): string {
   return text.replace(/&(lt|gt|quot|#39|amp);/g, (_, name: string) => entities[name]!);
 }
 
-/** The request that the page would send with a user's input. */
+/** Sends the request that the page would send with this input. */
 async function press(operationId: string, filled: Record<string, string>, key = CHILD_KEY) {
   const { method, path, fields } = formOf(operationId);
   const values = Object.fromEntries([...fields].map(([name, { text }]) => [name, text]));

@@ -27,7 +27,7 @@ it('a stop answers the request whose body is still arriving, and exits with 0', 
       `content-length: ${body.length}`,
     ];
     socket.write(`${head.join('\r\n')}\r\n\r\n${body.slice(0, 5)}`);
-    // Another connection's answer says that the first one's bytes, sent before, have been read.
+    // The answer on another connection shows that the server has read the bytes that were sent before.
     expect((await fetch(`${url.origin}/health`, { headers: { connection: 'close' } })).status).toBe(200);
 
     child.process.kill('SIGTERM');

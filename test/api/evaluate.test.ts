@@ -69,7 +69,7 @@ describe('evaluation', () => {
     ]);
     expect(body.inject).toBe(true);
     expect(['infinite_loop', 'semantic_loop']).toContain(body.failure_type);
-    // The agent did not follow the nudge at the third call.
+    // The agent went on after the nudge at the third call, so the level is higher.
     expect(body.level).toBe('stop');
     expect(body.fired).toContain(body.failure_type);
     expect(body.intervention_text).toContain('search');
@@ -77,7 +77,7 @@ describe('evaluation', () => {
     expect(Object.keys(body.scores)).toEqual([...MONITOR_NAMES]);
   });
 
-  it('is silent while the agent makes progress, and once it has changed course', async () => {
+  it('does not intervene while the agent makes progress, or after it has left a loop', async () => {
     const quiet = { inject: false, intervention_text: '', failure_type: '', fired: [] };
     const fresh = Array.from({ length: 8 }, (_, at) => freshStep(at));
     expect((await api.post(EVALUATE, { steps: fresh })).body).toMatchObject(quiet);
@@ -90,14 +90,16 @@ describe('evaluation', () => {
     expect(Object.keys(none.scores)).toEqual([...MONITOR_NAMES]);
   });
 
-  it('stores nothing: the same steps get the same answer', async () => {
+  it('gives the same steps the same answer under every path and for every organization', async () => {
     const request = { steps: Array.from({ length: 7 }, (_, at) => loopStep(at)), task_profile: 'qa' };
     const first = await api.post(EVALUATE, request);
     expect((await api.post('/monitors/evaluate', request)).text).toBe(first.text);
     expect((await api.post(EVALUATE, { ...request, org_id: 'another' })).text).toBe(first.text);
   });
 
-  it('gives a run the same answer as its steps, after each step', { tags: 'long' }, async () => {
+  it('gives the same answer for a run as for its posted steps, after each step', {
+    tags: 'long',
+  }, async () => {
     const random = createPrng(19);
     const injections: number[] = [];
     for (let run = 0; run < 12; run++) {
@@ -146,7 +148,7 @@ describe('evaluation', () => {
     ]);
   });
 
-  it('gives the same steps the same answer again, whatever came later', async () => {
+  it('gives the same steps the same answer again, even after longer evaluations', async () => {
     const asked = Array.from({ length: 9 }, (_, at) => at + 1);
     const first: string[] = [];
     for (const calls of asked) first.push((await evaluateLoop('again', calls)).text);
@@ -155,12 +157,12 @@ describe('evaluation', () => {
     expect(await countedOf('again')).toMatchObject({ evaluations: 18, injections_evaluate: 2 });
   });
 
-  it('tells a run that it sees for the first time what its streak requires', async () => {
+  it('gives an unknown run the intervention that its streak requires', async () => {
     await evaluateLoop('seen', 9);
     const other = [freshStep(3), ...Array.from({ length: 8 }, (_, at) => loopStep(at + 1))];
     const answer = await api.post(EVALUATE, { org_id: 'org_seen', task: 'seen', steps: other });
     expect(answer.body).toMatchObject({ inject: true, level: 'stop' });
-    // Another task, another profile and another organization are other runs.
+    // Steps with another task, profile or organization belong to another run.
     for (const another of [
       { task: 'other' },
       { task_profile: 'qa' },
@@ -196,7 +198,7 @@ describe('evaluation', () => {
     expect(levels).toEqual(['nudge', 'stop', '', '', '', '', '']);
   });
 
-  it('does not confuse steps because of a rounded number', async () => {
+  it('distinguishes steps whose numbers differ only beyond the precision of a double', async () => {
     const steps = Array.from({ length: 6 }, (_, at) => ({
       ...loopStep(at),
       action_input: `{"id":25122920421210000${at.toString().padStart(2, '0')}}`,
@@ -206,7 +208,7 @@ describe('evaluation', () => {
     expect((await api.post(EVALUATE, { steps })).body).toMatchObject({ inject: false, fired: [] });
   });
 
-  it('returns a run’s intervention at once, and the same one when asked again', async () => {
+  it('returns a run’s intervention at once, and repeats it at a second request', async () => {
     await api.post('/v1/monitor/runs', { run_id: 'mine', task: 'find the needle' });
     const steps = Array.from({ length: 8 }, (_, at) => loopStep(at));
     for (const step of steps) await api.post('/v1/monitor/runs/mine/steps', step);

@@ -4,7 +4,7 @@ import { databasePaths } from '../../src/storage/lmdb/stores.ts';
 import { LmdbTables } from '../../src/storage/lmdb/tables.ts';
 import { ApiChild } from '../fixtures/api-child.ts';
 
-/** A new connection each time, which the kernel gives to one of the listeners. */
+/** Headers for a new connection with each request, which the kernel gives to one of the server threads. */
 const APART = { connection: 'close' };
 
 function evaluate(child: ApiChild, calls: number) {
@@ -12,7 +12,7 @@ function evaluate(child: ApiChild, calls: number) {
   return child.post('/v1/monitors/evaluate', { task: 'find it', steps: Array(calls).fill(step) }, APART);
 }
 
-it('evaluations are one run on every server thread, counted once if simultaneous, and known after a kill', async () => {
+it('evaluations on all server threads belong to one run, which counts once and is known after a kill', async () => {
   await using child = new ApiChild({ SERVER_THREADS: '3', ACTOR_THREADS: '1' });
   await child.start();
   const injected: [number, string][] = [];

@@ -17,19 +17,19 @@ afterAll(() => api[Symbol.asyncDispose]());
 const BIG = '2512292042121000001';
 const OTHER = '2512292042121000002';
 
-describe('the exact numbers of a body', () => {
+describe('a body', () => {
   it.each<[string, z.ZodType, boolean]>([
-    ['of a start', runStartBody, true],
-    ['of a trace', traceBody, true],
-    ['of a finding', findingBody, true],
-    ['of a step', stepBody, false],
-    ['of an evaluation', evaluateBody, false],
-    ['that is free as a whole', z.unknown(), false],
+    ['has a field of any JSON: a start', runStartBody, true],
+    ['has a field of any JSON: a trace', traceBody, true],
+    ['has a field of any JSON: a finding', findingBody, true],
+    ['has no field of any JSON: a step', stepBody, false],
+    ['has no field of any JSON: an evaluation', evaluateBody, false],
+    ['has no field of any JSON: one that may itself be any JSON', z.unknown(), false],
   ])('%s', (_name, schema, holds) => {
     expect(holdsFreeJson(schema)).toBe(holds);
   });
 
-  it('may have any form', async () => {
+  it('is compared and echoed with the exact digits of its numbers', async () => {
     const start = (index: string) => `{"run_id":"ways","metadata":{"n":${index}},"task":"t"}`;
     expect((await api.post('/v1/monitor/runs', start('1'))).status).toBe(200);
     expect((await api.post('/v1/monitor/runs', start('9e999'))).status).toBe(409);
@@ -56,13 +56,13 @@ it('exact numbers come back with all digits in a finding’s metadata', async ()
   expect(await answer.text()).toContain(`"metadata":{"id":${BIG},"list":[1.50,-0.0]}`);
 });
 
-it('exact numbers make two starts different that differ only in such a number', async () => {
+it('two starts that differ only beyond the precision of a double are different', async () => {
   const start = (id: string) => api.post('/v1/monitor/runs', `{"run_id":"exact","metadata":{"id":${id}}}`);
   const statuses = [(await start(BIG)).status, (await start(BIG)).status, (await start(OTHER)).status];
   expect(statuses).toEqual([200, 200, 409]);
 });
 
-it('exact numbers stay in a trace’s calls, and make two traces different', () => {
+it('exact numbers are kept in the calls of a trace, and distinguish two traces', () => {
   const call = (id: string) =>
     parseExact(
       `{"request":{"messages":[{"role":"user","content":"Archive it"}]},"response":{"content":[{"type":"tool_use","id":"t","name":"archive","input":{"id":${id}}}]}}`,

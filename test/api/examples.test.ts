@@ -1,6 +1,6 @@
 /**
- * The examples of the interface description are sent to a real service; its answers must have the same shape as the
- * examples, and the headers that the description promises. The fixture checks each answer against its schema.
+ * Sends the examples of the interface description to a real service. The answers must have the shape of the examples
+ * and the headers that the description promises. The fixture checks each answer against its schema.
  */
 import { Validator } from '@cfworker/json-schema';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -49,11 +49,11 @@ beforeAll(async () => {
 });
 afterAll(() => api[Symbol.asyncDispose]());
 
-/** What to do after a change of the API. */
+/** Instructions in the message of a failure, for a developer who changed the API. */
 const RECORD =
   'RECORD_EXAMPLES=on npx vitest run test/api/examples.test.ts records new examples; the next run checks them';
 
-/** What may hold anything. */
+/** Fields whose content has no fixed shape. */
 const FREE = new Set(['before', 'after', 'metadata']);
 
 /**
@@ -167,7 +167,7 @@ describe('the events of the stream', () => {
   it('contain exactly what the description says', async () => {
     const owner = await api.person('ann');
     const { body } = await api.call(owner.token, 'POST', '/api-keys/', { name: 'stream' });
-    // The example's run and project were deleted with their events.
+    // An earlier test deleted the example's run and project together with their events.
     const send = async (path: string, example: string, more: object) => {
       const sent = { ...(EXAMPLES[example]!.request as object), ...more };
       const { status, text } = await api.call(body.raw_key, 'POST', path, sent);

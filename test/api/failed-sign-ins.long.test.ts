@@ -82,7 +82,7 @@ describe('thousands of wrong credentials from one address', () => {
   }, 120_000);
 
   it('do not affect valid credentials of any kind', async () => {
-    // Some tries may have become free in the meantime.
+    // Some tries may have become available in the meantime.
     let status = 401;
     for (let at = 0; status === 401 && at < 1_000; at++) ({ status } = await look('wrong'));
     expect(status).toBe(429);
@@ -115,7 +115,7 @@ describe('every route that asks for a credential', () => {
       for (const pattern of pathsOf(endpoint)) {
         const path = pattern.replace(/\{\w+\}/g, 'x');
         await usedUp();
-        // Another try may have become free in the meantime.
+        // Another try may have become available in the meantime.
         let status = 401;
         for (let at = 0; status === 401 && at < 10; at++)
           status = (await use(endpoint.method, path, wrong)).status;
@@ -173,7 +173,7 @@ describe('the limit of an address', () => {
     expect(failUntilLimited(new FailedSignIns(memory(), 2_000), '192.0.2.1')).toBeGreaterThanOrEqual(2_000);
   });
 
-  it('finds a bucket among 200,000 others, which take no more memory', () => {
+  it('finds a bucket among 200,000 others in a fixed amount of memory', () => {
     const shared = memory();
     const { byteLength } = shared;
     const failed = new FailedSignIns(shared, 1_000_000);

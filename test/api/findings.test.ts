@@ -1,6 +1,6 @@
 /**
  * Findings over the API's own pipeline, with a real actor host behind it: tenants, bounds, crashes, failing disks and
- * models. Only the model is a fake: it hashes words.
+ * failing models. Only the model is a fake, which hashes words.
  */
 
 import fc from 'fast-check';
@@ -34,7 +34,7 @@ import { WordEmbedder } from '../fixtures/word-embedder.ts';
 class FailingTables extends MemoryTables {
   failing: 'no' | 'before' | 'after' = 'no';
   writes = 0;
-  /** Turns of the event loop that a transaction takes. Transactions run in order. */
+  /** How many turns of the event loop a transaction takes. Transactions run in order. */
   turns = 0;
   #last: Promise<unknown> = Promise.resolve();
 
@@ -65,7 +65,7 @@ const SCOPED_KEYS: CredentialKind = {
 
 type Body = Record<string, unknown> & { findings?: Record<string, unknown>[] };
 
-/** One process over a disk that outlives it. */
+/** A process with its actors, over a disk that outlives it. */
 class Process implements AsyncDisposable {
   readonly tables: FailingTables;
   readonly embedder: WordEmbedder;
@@ -281,7 +281,7 @@ describe('findings', () => {
     expect(await api.ok('org', 'POST', '/v1/findings/c', body)).not.toEqual(first);
   });
 
-  it('survive the process, and are found alike after each restart', async () => {
+  it('outlive the process, and are found with the same results after each restart', async () => {
     const disk: MemoryTableDisk = new Map();
     let before: Body;
     {
@@ -349,7 +349,7 @@ describe('findings', () => {
     expect(contents(unfiltered)).toHaveLength(7);
   });
 
-  it('that are invalid are refused and not stored; those that are only long are cut', async () => {
+  it('that are invalid are refused and not stored; long texts are cut', async () => {
     await using api = new Process();
     const path = '/v1/findings/c';
     const refused: [string, string, unknown, number][] = [
@@ -466,7 +466,7 @@ describe('findings', () => {
     const notes = Array.from({ length: 20 }, (_, n) => ({ content: `beside${n}` }));
     await Promise.all(notes.map((note) => api.ok('org', 'POST', '/v1/findings/c', note)));
     expect(await Promise.all(['', '22', '23'].map(total))).toEqual([FINDINGS_PER_CODEBASE, 0, 1]);
-    // An invalidated finding has already freed its place.
+    // After an invalidation there is room for a new finding without removing another.
     await api.ok('org', 'POST', '/v1/findings/c/invalidate', { file_paths: ['9000'] });
     await api.ok('org', 'POST', '/v1/findings/c', { content: 'after' });
     expect(await Promise.all(['', '23'].map(total))).toEqual([FINDINGS_PER_CODEBASE, 1]);
@@ -579,7 +579,9 @@ describe('tenants', () => {
 });
 
 describe('simultaneous requests', () => {
-  it('have the results of a sequence: the answers match what is stored', { tags: 'long' }, async () => {
+  it('have the same results as some sequence of them, and the answers match what is stored', {
+    tags: 'long',
+  }, async () => {
     const action = fc.record({
       act: fc.constantFrom(
         'store',
@@ -675,7 +677,7 @@ describe('simultaneous requests', () => {
 });
 
 describe('in case of a failure', () => {
-  it('a finding is stored without its vector, and found once the model answers', async () => {
+  it('a finding is stored without its vector while the model is down, and found once the model answers', async () => {
     await using api = new Process();
     api.embedder.isUp = false;
     for (let i = 0; i < 10; i++)
@@ -721,7 +723,7 @@ describe('in case of a failure', () => {
     expect(api.embedder.embedded).toBe(16 + 3);
   });
 
-  it('a failed write is a 503 that changed nothing or happened; the next request sees which', async () => {
+  it('a failed write gets a 503 and has either changed nothing or all; the next request sees which', async () => {
     await using api = new Process();
     await api.ok('org', 'POST', '/v1/findings/c', { content: 'kept', file_path: 'kept.ts' });
     const total = async () => (await api.ok('org', 'GET', '/v1/findings/c')).total;

@@ -56,7 +56,7 @@ describe.each(names)('%s', (name) => {
   });
 });
 
-describe('a path without a guide', () => {
+describe('a path that names no guide', () => {
   /** The path exactly as written; `fetch` would normalize it. */
   async function ask(path: string): Promise<number> {
     const { hostname, port } = new URL(api.url);
@@ -81,7 +81,7 @@ describe('a path without a guide', () => {
     '/docs/guides//etc/passwd',
     '/docs/guides/__proto__',
     '/docs/guides/constructor',
-  ])('%s is not there', async (path) => {
+  ])('gets a 404: %s', async (path) => {
     expect(await ask(path)).toBe(404);
   });
 
@@ -89,7 +89,7 @@ describe('a path without a guide', () => {
     expect((await fetch(`${api.url}/docs/guides/gateway`, { method: 'POST' })).status).toBe(405);
   });
 
-  it('the guides are listed in the order of the guide about them', async () => {
+  it('the guides are listed in the order of docs/README.md', async () => {
     const page = await (await fetch(`${api.url}/docs/guides/gateway`)).text();
     const list = page.slice(page.indexOf('<p>Guides</p>'));
     const listed = [...list.matchAll(/href="\/docs\/guides(?:\/([\w-]+))?"/g)].map(

@@ -16,7 +16,7 @@ import { MONITOR_NAMES, type MonitorScores } from '../../src/domain/monitors/nam
 import { KitAsker } from '../fixtures/kit-asker.ts';
 import { PATIENCE_MS } from '../fixtures/patience.ts';
 
-/** Parses the bytes as a browser would. */
+/** An event as a browser parses it from the bytes. */
 interface Received {
   id: number | null;
   event: string;
@@ -112,7 +112,7 @@ const until = (check: () => void) => vi.waitFor(check, { timeout: PATIENCE_MS, i
 const opened = (sink: TestSink) => until(() => expect(sink.text).toContain('retry: '));
 
 describe('readers of the live stream', () => {
-  it('receive what happens after the start of their stream, with a cursor to resume', async () => {
+  it('receive the events after the start of their stream, with a cursor to resume', async () => {
     const { client, open } = setUp();
     client.publish(step('a', 'before'));
     const sink = open('a');
@@ -127,7 +127,7 @@ describe('readers of the live stream', () => {
     });
   });
 
-  it('resume where they left off, page by page, and learn what cannot be resumed', async () => {
+  it('resume from their cursor, page by page, or get a reset if events are missing', async () => {
     const { asker, client, open } = setUp({ page_events: 7 });
     const runs = Array.from({ length: 50 }, (_, at) => `r${at + 1}`);
     for (const run of runs) client.publish(step('a', run));
@@ -145,11 +145,11 @@ describe('readers of the live stream', () => {
     // A reader can resume from the reset.
     const again = open('a', null, reset!.id);
     await until(() => expect(again.runs).toEqual(['new']));
-    // Readers that stayed connected have, or may have, missed the events in between.
+    // Readers that stayed connected may have missed events in between, so they get a reset as well.
     await until(() => expect(sink.runs.slice(-2)).toEqual(['reset', 'new']));
   });
 
-  it('see only their organization, and with a project only its events', async () => {
+  it('receive only events of their organization, and only those of their project if they name one', async () => {
     const { client, open } = setUp();
     const scopes = [
       ['a', null],
@@ -217,7 +217,7 @@ describe('readers of the live stream', () => {
     const { asker, readers, open } = setUp();
     for (let round = 0; round < 3; round++) {
       const sinks = Array.from({ length: 2_000 }, (_, at) => open(`org-${at % 50}`, null, at % 3 ? null : 7));
-      // Some at once, some when their first page has come.
+      // Half of them disconnect at once, the others after their first page.
       for (const sink of sinks.slice(0, 1_000)) sink.leave();
       for (const sink of sinks.slice(1_000)) await opened(sink);
       for (const sink of sinks.slice(1_000)) sink.leave();
@@ -357,8 +357,8 @@ describe('readers of the live stream', () => {
   });
 });
 
-describe('a stream that goes on elsewhere', () => {
-  /** A source that the test speaks for. */
+describe('a stream with an external source', () => {
+  /** A source whose notices the test sends. */
   function setUpSource() {
     let tell: { publish(id: number): void; ahead(id: number): void } | null = null;
     const source: LiveSource = {
@@ -398,7 +398,7 @@ describe('a stream that goes on elsewhere', () => {
     };
   }
 
-  it('is read where its source says that it is ahead, and not otherwise', async () => {
+  it('asks its source for events only if the source says that it is ahead', async () => {
     const { sink, asked, tell, setLast } = setUpSource();
     await vi.waitFor(() => expect(asked).toEqual([4]));
     await new Promise((resolve) => setImmediate(resolve));
@@ -411,7 +411,7 @@ describe('a stream that goes on elsewhere', () => {
     expect(sink.is_open).toBe(true);
   });
 
-  it('ends for its readers when the numbering begins again below what they have', async () => {
+  it('ends for its readers when the source numbers events from a lower id again', async () => {
     const { sink, asked, tell } = setUpSource();
     await vi.waitFor(() => expect(asked).toEqual([4]));
     await new Promise((resolve) => setImmediate(resolve));

@@ -1,4 +1,4 @@
-/** The answers of the tools of `/mcp` and the log, if the endpoint behind a tool fails or is missing. */
+/** What a tool of `/mcp` answers and what is logged if the endpoint behind the tool fails or is missing. */
 
 import { describe, expect, it } from 'vitest';
 import { compileDispatch } from '../../src/api/dispatch.ts';
@@ -51,8 +51,8 @@ async function recall(handler?: Handler<Endpoint>) {
   return { is_error: result.isError === true, text: result.content[0].text as string, told };
 }
 
-describe('a tool whose endpoint', () => {
-  it('fails hides the cause from the model and logs it', async () => {
+describe('a tool of /mcp', () => {
+  it('hides from the model why its endpoint failed, and logs it', async () => {
     const cause = new Error('the table "findings" is torn at page 7');
     const { is_error, text, told } = await recall(() => {
       throw cause;
@@ -64,7 +64,7 @@ describe('a tool whose endpoint', () => {
     expect(told).toEqual([{ code: 'internal', path: '/mcp', cause }]);
   });
 
-  it('cannot answer in time says so', async () => {
+  it('tells the model that its endpoint did not answer in time', async () => {
     const { is_error, text, told } = await recall(async () => {
       throw new CatalogueError('deadline_exceeded', undefined, { cause: new Error('slow disk') });
     });
@@ -73,7 +73,7 @@ describe('a tool whose endpoint', () => {
     expect(told.map(({ code }) => code)).toEqual(['deadline_exceeded']);
   });
 
-  it('refuses more content tells the model, and logs nothing', async () => {
+  it('tells the model that its endpoint accepts no more content, and logs nothing', async () => {
     const { text, told } = await recall(() => {
       throw new CatalogueError('conflict', 'The code base holds 10000 findings');
     });
@@ -83,13 +83,13 @@ describe('a tool whose endpoint', () => {
     expect(told).toEqual([]);
   });
 
-  it('returns another shape reports an error', async () => {
+  it('reports an error if its endpoint returns another shape', async () => {
     const { is_error, text } = await recall(() => ({ body: { findings: 'none' } }));
     expect(is_error).toBe(true);
     expect(text).toContain('not the API of Understudy');
   });
 
-  it('is missing says so', async () => {
+  it('tells the model that its endpoint is missing', async () => {
     const { is_error, text } = await recall();
     expect(is_error).toBe(true);
     expect(text).toContain('Not Found');

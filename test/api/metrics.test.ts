@@ -18,7 +18,7 @@ import { SharedRequests } from '../../src/threads/shared-requests.ts';
 
 const KEY = 'a-static-key';
 const DEPLOY = join(import.meta.dirname, '../../deploy');
-/** Words that Grafana replaces by values. */
+/** Variables that Grafana replaces by values. */
 const GRAFANA_WORDS = { $__rate_interval: '5m' };
 
 let folder: string;
@@ -143,14 +143,14 @@ it('the age of the oldest read is shown for each database', async () => {
     expect(seriesValue(text, `understudy_database_oldest_read_seconds{database="${database}"}`)).toBe(0);
 });
 
-it('the age of a backup is shown for each place, and not where no place is filled', async () => {
+it('the time of the last backup is shown for each destination, and only for databases with a backup', async () => {
   const name = 'understudy_backup_point_timestamp_seconds';
   expect(seriesValue(await read(), `${name}{place="s3://bucket/\\"a\\""}`)).toBe(1_700_000_000.5);
   expect(readPointNotes(join(folder, 'student'))).toEqual([]);
 });
 
 describe('the counters', () => {
-  it('count what agents and their operators did, once each, and name no tenant', async () => {
+  it('count each action of agents and operators once, and name no tenant', async () => {
     await post('/v1/monitor/runs', { run_id: 'r1', task: 'fix the failing test' });
     let interventions = 0;
     const fired = Object.fromEntries(MONITOR_NAMES.map((name) => [name, 0]));
@@ -214,7 +214,7 @@ describe('the counters', () => {
     expect(text).not.toContain('acme-secret-name');
   });
 
-  it('have the type of a counter and its name', async () => {
+  it('have the type `counter` and names that end in `_total`', async () => {
     const types = [...(await read()).matchAll(/^# TYPE (\w+) (\w+)$/gm)].map(([, name, type]) => [
       name!,
       type!,
@@ -249,7 +249,7 @@ describe('the PromQL in deploy/', () => {
     }
   });
 
-  it('has panels that do not overlap, each with its number and its text', () => {
+  it('has panels that do not overlap, each with its own id and with a title', () => {
     const panels = readPanels();
     expect(new Set(panels.map(({ id }) => id)).size).toBe(panels.length);
     const taken = new Set<string>();

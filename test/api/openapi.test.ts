@@ -1,5 +1,5 @@
 /**
- * The interface description of everything that is declared, checked against the rules of OpenAPI 3.1 and document 2.
+ * The interface description of all declared endpoints, checked against the rules of OpenAPI 3.1 and document 2.
  */
 import { createConfig, lintFromString } from '@redocly/openapi-core';
 import { beforeAll, describe, expect, it } from 'vitest';
@@ -131,7 +131,7 @@ describe('the description', () => {
     }
   });
 
-  it('has the records of document 1 under their names, with their fields', () => {
+  it('has the records of document 1 under the same names, with the same fields', () => {
     const { schemas } = document.components as {
       schemas: Record<string, { properties: Record<string, Json>; required?: string[] }>;
     };
@@ -243,7 +243,7 @@ describe('the description', () => {
     }
   });
 
-  it('says at each org_id with which credentials it counts', () => {
+  it('says at each org_id with which credentials it has an effect', () => {
     const described: string[] = [];
     for (const { operation, path, method } of operations) {
       if (!path.startsWith('/v1/')) continue;
@@ -301,9 +301,9 @@ describe('a linter', () => {
     const config = await createConfig({
       extends: ['recommended-strict'],
       rules: {
-        // Document 1 writes some paths so.
+        // Document 1 has some paths with a trailing slash.
         'no-path-trailing-slash': 'off',
-        // They refuse no request.
+        // Some operations refuse no request.
         'operation-4xx-response': 'off',
         'no-invalid-media-type-examples': { severity: 'error' },
         'no-invalid-schema-examples': 'error',
@@ -365,7 +365,7 @@ describe('the page of the description', () => {
         `id="op-${String(operation.operationId)}"><code><span class="method">${method.toUpperCase()}</span> ${path}<`,
       );
     }
-    // A route that requires a sign-in from some callers is not open.
+    // A route that requires a credential only from other machines is described as such, not as open.
     expect(page).toContain('asked from the same machine.</p>');
     const ids = new Set([...page.matchAll(/ id="([^"]+)"/g)].map(([, id]) => id));
     for (const [, target] of page.matchAll(/href="#([^"]+)"/g)) expect(ids, target).toContain(target);

@@ -1,6 +1,6 @@
 /**
- * A deleted organization and a deleted account: from the answer on, no caller gets their data. Their rows are removed
- * from the disk, even with a kill in between. Usage counts and all other data stay.
+ * A deleted organization and a deleted account: after the answer to the deletion, no caller gets their data. Their rows
+ * are removed from the disk, even with a kill in between. Usage counts and all other data stay.
  */
 
 import { join } from 'node:path';
@@ -51,7 +51,7 @@ async function fill(key: string, project_id: string, mark: string): Promise<{ pa
   return made.patterns[0];
 }
 
-/** Tables of the data directory that have rows. The service must not run. */
+/** @returns the tables of the data directory that contain this text. The service must not run. */
 async function tablesWith(needle: string): Promise<string[]> {
   const found = new Set<string>();
   for (const file of ['main.mdb', 'runs.mdb']) {
@@ -139,7 +139,7 @@ describe('a deleted organization', () => {
     await api.start();
   });
 
-  it('is gone also if the process is killed after the answer or before it', {
+  it('is also gone if the process is killed before or after the answer', {
     tags: 'long',
     timeout: 120_000,
   }, async () => {
@@ -249,7 +249,7 @@ describe('a deleted account', () => {
     expect(await statusOf(old, `/v1/monitor/runs?org_id=${friend.org_id}`)).toBe(401);
     await send(fresh, 'POST', `/organizations/invitations/${invited.id}/accept`);
     expect(await statusOf(fresh, `/v1/monitor/runs?org_id=${friend.org_id}`)).toBe(200);
-    // A token without an issue time may be an old one.
+    // A token without an issue time may be older than the deletion, so it is refused.
     expect(await statusOf(await signToken(name), '/auth/me')).toBe(401);
 
     await api.stop();
@@ -266,14 +266,14 @@ describe('a deleted account', () => {
     }
   });
 
-  it('must first hand over or delete organizations with other members', async () => {
+  it('is refused while its user owns an organization with other members', async () => {
     const [me, other] = [await newPerson(), await newPerson()];
     const org_id = await newOrganization(me, 'Left behind');
     await api.join(me, org_id, other, 'member');
     const refused = await api.call(me.token, 'DELETE', '/auth/me');
     expect(refused.status).toBe(409);
     expect(refused.body.detail).toContain(`Left behind (${org_id})`);
-    // Nothing of it was done.
+    // The refused deletion changed nothing.
     expect(await statusOf(me.token, `/organizations/${me.org_id}`)).toBe(200);
     await send(me.token, 'PATCH', `/organizations/${org_id}/members/${other.id}`, { role: 'owner' });
     expect(await statusOf(me.token, '/auth/me', 'DELETE')).toBe(204);
@@ -286,7 +286,7 @@ describe('a deleted account', () => {
     expect(await statusOf('', '/auth/me', 'DELETE')).toBe(401);
   });
 
-  it('creates nothing with requests that were in progress', async () => {
+  it('leaves nothing that its requests in progress created', async () => {
     const me = await newPerson();
     const making = Array.from({ length: 20 }, (_, n) =>
       statusOf(me.token, '/organizations/', 'POST', { name: `late-${me.name}-${n}` }),
@@ -413,10 +413,10 @@ describe('a deleted project whose content still exists', () => {
       expect(await statusOf(CHILD_KEY, path, 'POST', { ...body, project_id: gone, org_id }), path).toBe(404);
       expect(await statusOf(key, path, 'POST', { ...body, project_id: stays }), path).toBeLessThan(300);
     }
-    // The names of its runs are free once the runs are deleted.
+    // The ids of its runs are refused until the runs are deleted.
     expect(await statusOf(key, '/v1/monitor/runs', 'POST', { run_id: 'run-buried' })).toBe(503);
 
-    // The last search removes late data and the note of the deletion.
+    // The last pass of the deletion removes late data and its own record.
     await api.stop();
     const again = openStores(databasePaths(api.dir));
     await again.main.transact((tx) =>

@@ -1,6 +1,6 @@
 /**
- * Calls and tasks in agents' telemetry, over real sockets: reported cases, and similar ones. Missing contents are
- * unknown, each call is one step, and numbers keep their digits.
+ * Calls and tasks in agents' telemetry, over real sockets: cases that users reported, and similar ones. Contents that
+ * are not sent are unknown, each call is one step, and numbers keep their digits.
  */
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -38,7 +38,7 @@ interface MadeSpan {
 
 const AT = 1_795_834_534_000n;
 
-/** A span in a separate trace unless it has a parent, of the conversation `session`. */
+/** A span of the conversation `session`. Without a parent it has a separate trace. */
 function makeSpan(
   session: string,
   { name = 'span', at, id, parent, attributes, events = [], status }: MadeSpan,
@@ -97,7 +97,7 @@ const result = (id: string, response: unknown) => ({
   parts: [{ type: 'tool_call_response', id, response }],
 });
 
-describe('a problem reported earlier', () => {
+describe('a reported case gives the right steps', () => {
   const CASES: Record<string, { run: string; task?: string; steps: object[] }> = {
     'otlp-no-content': {
       run: 'no-content',
@@ -196,7 +196,7 @@ describe('contents that are not sent', () => {
     ['LangSmith', { 'langsmith.span.kind': 'tool', 'gen_ai.tool.name': 'search' }],
     ['AI SDK', { 'ai.operationId': 'ai.toolCall', 'ai.toolCall.name': 'search', 'ai.toolCall.id': 'c' }],
     ['failures by their class alone', tool('search', { 'error.type': 'ToolError' })],
-  ])('%s', async (name, attributes) => {
+  ])('are unknown, and their steps raise no alarm: spans of %s', async (name, attributes) => {
     const session = `untold ${name}`;
     await sendSpans(session, ...Array.from({ length: 12 }, () => ({ attributes })));
     const { steps, fired } = await readRun(encodeURIComponent(session));
@@ -211,7 +211,7 @@ describe('contents that are not sent', () => {
       { tool_name: 'mcp_tool', tool_parameters: '{"mcp_server_name":"a","mcp_tool_name":"b"}' },
     ],
     ['failures by their class', { tool_name: 'Bash', success: 'false', error_type: 'ShellError' }],
-  ])('events of %s', async (name, attributes) => {
+  ])('are unknown, and their steps raise no alarm: events of %s', async (name, attributes) => {
     const session = `events ${name}`;
     const logRecords = Array.from({ length: 12 }, (_, at) => ({
       timeUnixNano: String((AT + BigInt(at)) * 1_000_000n),
@@ -232,7 +232,7 @@ describe('contents that are not sent', () => {
     expect(fired).toEqual([]);
   });
 
-  it('that are sent but empty make a loop', async () => {
+  it('are not the same as empty contents, which can make a loop', async () => {
     const attributes = tool('list', {
       'gen_ai.tool.call.arguments': '{"of":"x"}',
       'gen_ai.tool.call.result': '',
@@ -244,7 +244,7 @@ describe('contents that are not sent', () => {
   });
 });
 
-describe('one call is one step', () => {
+describe('a call is one step', () => {
   it("if Traceloop's wrapper and the model’s messages contain it, in one request or in two", async () => {
     const wrapper = {
       name: 'get_weather.tool',
@@ -302,7 +302,7 @@ describe('one call is one step', () => {
     expect(steps.map(({ is_error }) => is_error)).toEqual([false, true, false]);
   });
 
-  it("with its outcome from a part of Claude Code's span", async () => {
+  it("with the outcome that a child span of Claude Code's tool span contains", async () => {
     await sendSpans(
       'execution',
       { id: 'aaaaaaaaaaaaaaaa', name: 'claude_code.tool', attributes: tool('Bash', { full_command: 'ls' }) },
@@ -479,7 +479,7 @@ describe('the task', () => {
         },
       },
     ],
-  ])('%s', async (name, span) => {
+  ])('is found in the messages: %s', async (name, span) => {
     const session = `task ${name}`;
     await sendSpans(session, span, { attributes: tool('grep') });
     expect((await readRun(encodeURIComponent(session))).run).toMatchObject({ task: 'Mend it', steps: 1 });

@@ -1,6 +1,6 @@
 /**
- * Telemetry of agents over real sockets: OpenTelemetry's own exporters send the data of each instrumentation, and its
- * tool calls become steps of runs. Then invalid bodies.
+ * Telemetry of agents over real sockets: OpenTelemetry's own exporters send the data of each instrumentation, and the
+ * tool calls in it become steps of runs. Also invalid bodies.
  */
 
 import { createRequire } from 'node:module';
@@ -80,7 +80,7 @@ function claudeCodeEvents(session: string, call = 'toolu_1'): MadeEvent[] {
   ];
 }
 
-/** The SDK takes small numbers as times of the process's own clock, but only times that are already past. */
+/** A time in the past. The SDK would take a small number for a time of the process's monotonic clock. */
 const STARTED_MS = Date.UTC(2026, 2, 1, 12);
 
 describe.each([
@@ -328,7 +328,7 @@ describe('the same call', () => {
     await send('two');
     expect((await readRun('two')).run).toMatchObject({ steps: 1 });
     await api.call(key, 'POST', '/v1/monitor/runs/two/finish', { outcome: 'success' });
-    // Known runs still get answers; only new ones are refused, permanently.
+    // Repeated events of a finished run are accepted. New events are refused permanently.
     expect(await send('two')).toMatchObject({ code: 0 });
     const body = JSON.stringify({
       resourceLogs: [{ scopeLogs: [{ logRecords: [eventAsJson('two', 'toolu_new')] }] }],
@@ -343,7 +343,7 @@ describe('the same call', () => {
   });
 });
 
-it('reported steps are scored like posted ones, so that a loop fires', async () => {
+it('steps from telemetry are scored like posted ones, so that monitors fire in a loop', async () => {
   const events = Array.from({ length: 12 }, (_, at) => ({
     ...claudeCodeEvents('loop', `toolu_${at}`).at(-1)!,
     at_ms: 1_795_459_738_000 + at * 1_000,
@@ -356,7 +356,7 @@ it('reported steps are scored like posted ones, so that a loop fires', async () 
   expect(body).toMatchObject({ inject: true });
 });
 
-it('telemetry keeps tenants apart, and nothing is accepted from keys that may not write', async () => {
+it('telemetry keeps tenants apart, and credentials that may not write are refused', async () => {
   const send = async (credential: string, session: string) =>
     exportLogs(
       await makeLogs('com.anthropic.claude_code.events', {}, claudeCodeEvents(session)),
@@ -520,7 +520,7 @@ describe('a hostile body', () => {
     expect(await post('/otel/v1/traces', deep, PROTOBUF)).toMatchObject({ status: 400 });
     const groups = Buffer.alloc(1_000_000, 0x0b);
     expect(await post('/otel/v1/traces', groups, PROTOBUF)).toMatchObject({ status: 400 });
-    // Two million messages of no bytes.
+    // Two million empty messages.
     const empty = Buffer.alloc(4_000_000);
     for (let at = 0; at < empty.length; at += 2) empty[at] = 0x0a;
     expect(await post('/otel/v1/traces', empty, PROTOBUF)).toMatchObject({ status: 413 });
@@ -556,7 +556,7 @@ describe('a hostile body', () => {
     expect(large).toMatchObject({ status: 413 });
   });
 
-  it('makes a limited number of steps, and does not affect what follows', async () => {
+  it('makes a limited number of steps, and does not affect later requests', async () => {
     const attributes = (call: number) => eventAsJson('many', `toolu_${call}`);
     const logRecords = Array.from({ length: OTLP_BOUNDS.steps + 3 }, (_, call) => attributes(call));
     const answer = await post(

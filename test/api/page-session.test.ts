@@ -90,7 +90,7 @@ it.each([
   ['of another origin, where the browser says no more', { origin: 'http://127.0.0.1:1' }],
   ['that names no origin', {}],
   ['of no origin (a sandboxed frame)', { origin: 'null' }],
-])('lets a page %s change nothing, and neither sign in nor out', async (_, from) => {
+])('a page %s can change nothing with a session, and can neither sign in nor sign out', async (_, from) => {
   const cookie = await openCookie();
   const headers = { cookie, 'content-type': 'application/json', ...from };
   const patched = await fetch(`${api.url}/auth/me`, {
@@ -112,7 +112,7 @@ it('a session cannot be read by pages of another origin', async () => {
   expect((await me({ cookie, origin: 'https://other.example.com' })).status).toBe(401);
 });
 
-it('a session accepts a change from its own page if the browser sends only the origin', async () => {
+it('a session accepts a change from its own page even if the browser sends only the origin', async () => {
   const cookie = await openCookie();
   const patched = await fetch(`${api.url}/auth/me`, {
     method: 'PATCH',
@@ -122,7 +122,7 @@ it('a session accepts a change from its own page if the browser sends only the o
   expect(patched.status).toBe(200);
 });
 
-it('a session has no effect beside a credential in the header', async () => {
+it('a session has no effect if the request has a credential in its header', async () => {
   const cookie = await openCookie();
   expect((await me({ ...OWN_PAGE, cookie, authorization: 'Bearer unknown' })).status).toBe(401);
 });

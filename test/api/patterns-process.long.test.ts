@@ -37,7 +37,7 @@ describe('the patterns of a process', () => {
       const again = await api.post('/v1/patterns', { org_id: 'o', tier: 'e2', patterns: [lesson(FLAKY)] });
       expect(again.body).toMatchObject({ created: 0, merged: 1 });
       expect(await ask(context)).toEqual(first);
-      // The fourth: beyond the cap.
+      // The fourth retrieval is beyond the cap.
       expect(await ask(context)).toEqual([]);
       const universal = await api.post('/v1/traces/retrieve', {
         org_id: 'other',

@@ -1,7 +1,7 @@
 /**
- * Patterns of a service with three server threads, over connections that the kernel gives to any of them. A caller that
- * was told that a pattern is stored, or deleted, sees this on each thread, while others import, delete and retrieve,
- * and even after the thread of the pattern index has failed.
+ * Patterns of a service with three server threads, over connections that the kernel gives to any of them. After the
+ * answer to a write or a deletion, its caller sees the effect on every thread. This holds while others import, delete
+ * and retrieve, and after the thread of the pattern index has failed.
  */
 import { randomUUID } from 'node:crypto';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -15,7 +15,7 @@ import { WholeService } from '../fixtures/whole-service.ts';
 const KEY = 'key-of-many-threads';
 const CUSTOMERS = ['alice', 'bob', 'carol'];
 const ROUNDS = 12;
-/** Requests after each write, enough to reach each thread with high probability. */
+/** Number of requests after each write, which very probably reach each thread. */
 const LOOKS = 4;
 const folder = mkdtempSync(join(tmpdir(), 'understudy-patterns-'));
 const roleFile = join(folder, 'role');
@@ -66,12 +66,12 @@ async function find(org_id: string, situation: string): Promise<string[] | null>
     expect(status).toBe(503);
     return null;
   }
-  // Only its own.
+  // All found patterns belong to this organization.
   for (const { fields } of body.traces) expect(fields.unlock).toBe(`read the log of ${org_id}`);
   return body.traces.map((trace: { pattern_id: string }) => trace.pattern_id);
 }
 
-/** Writes and reads as one customer. Writes that failed are left out. */
+/** Writes and reads as one customer. Adds the patterns whose writes succeeded to `kept`. */
 async function live(org_id: string, from: number, kept: Map<string, Stored>): Promise<void> {
   const texts = new Situations(1 + CUSTOMERS.findIndex((name) => org_id.startsWith(name)));
   for (let round = 0; round < ROUNDS; round++) {

@@ -126,7 +126,9 @@ const MEMBERSHIPS: Record<string, Membership> = {
   viewer: { user_id: 'usr_2', role: 'viewer' },
 };
 
-/** Every principal, under its name as credential; `limited` names those over their rate. */
+/**
+ * Checks that take the name of a principal as its credential. @param limited the principals that are over their rate
+ */
 function createChecks(limited: readonly string[] = []): Checks {
   return {
     authenticator: new Authenticator([{ verify: (token) => PRINCIPALS[token] ?? null }]),
@@ -215,7 +217,7 @@ describe('the order of checks', () => {
     expect((await limited('POST', note('n'), { as: 'anonymous', bytes: notJson })).status).toBe(401);
   });
 
-  it('includes the rate in every answer of a limited route, and the scheme in a 401', async () => {
+  it('puts the rate into every answer of a limited route, and the scheme into a 401', async () => {
     for (const sent of [{ body: { title: 'a' } }, { body: {} }, { bytes: notJson }]) {
       expect((await call('POST', note('n'), sent)).headers).toMatchObject({ ratelimit: '"default";r=7;t=2' });
     }
@@ -296,7 +298,7 @@ describe('the tenant of a request', () => {
   });
 
   it.each(['', 'a\u0000', 'x'.repeat(129), 5, '\ud800', '\u202eevil', []])(
-    'is never an organization called %j',
+    'is never an organization with the invalid name %j',
     async (org_id) => {
       const { status, json } = await call('POST', note('n'), {
         as: 'operator',
@@ -307,7 +309,7 @@ describe('the tenant of a request', () => {
     },
   );
 
-  it('is refused if the query names an invalid one, even though the body decides', async () => {
+  it('is refused if the query names an invalid organization, although the body decides', async () => {
     const query = `org_id=${'x'.repeat(129)}`;
     const { status, json } = await call('POST', note('n'), { as: 'operator', body: { title: 'a' }, query });
     expect(status).toBe(422);
@@ -337,8 +339,8 @@ describe('the tenant of a request', () => {
   });
 });
 
-describe('an invalid request', () => {
-  it('gets all its errors at once, path first, in order', async () => {
+describe('the validation of a request', () => {
+  it('reports all errors at once, in order, those of the path first', async () => {
     const { json } = await call('POST', note('%00'), {
       as: 'operator',
       body: { index: 'x', tags: ['a', 5, 'toolong'], tier: 'E1', org_id: 7, metadata: [] },
@@ -356,7 +358,7 @@ describe('an invalid request', () => {
     ]);
   });
 
-  it('is one with unknown keys only if the schema says so', async () => {
+  it('refuses unknown keys only if the schema says so', async () => {
     expect((await call('POST', note('n'), { body: { title: 'a', more: 1 } })).json?.body).not.toHaveProperty(
       'more',
     );
@@ -411,7 +413,7 @@ describe('an invalid request', () => {
   });
 
   it.each(['gzip', 'br', 'deflate', 'zstd', 'GZIP', 'identity, gzip', 'x-made-up', 'identityidentity'])(
-    'may have a body encoded with %s, and the error says so',
+    'refuses a body encoded with %s, and the error names the encoding',
     async (encoding) => {
       const headers = { 'content-encoding': encoding };
       const bytes = gzipSync('{"title":"a"}');
@@ -429,14 +431,14 @@ describe('an invalid request', () => {
   );
 
   it.each(['identity', 'Identity', '', 'identity, identity'])(
-    'is not one with a body encoded with %j',
+    'accepts a body with the content encoding %j',
     async (encoding) => {
       const headers = { 'content-encoding': encoding };
       expect((await call('POST', note('n'), { body: { title: 'a' }, headers })).status).toBe(200);
     },
   );
 
-  it('is one whose media type is not JSON', async () => {
+  it('refuses a body whose media type is not JSON', async () => {
     const body = { title: 'a' };
     for (const type of ['application/json; charset=utf-8', 'Application/JSON', 'application/vnd.api+json']) {
       expect((await call('POST', note('n'), { body, headers: { 'content-type': type } })).status, type).toBe(
@@ -457,7 +459,7 @@ describe('an invalid request', () => {
     }
   });
 
-  it('gets an answer without the secrets in its body', async () => {
+  it('repeats no secret of the body in its errors', async () => {
     const key = 'sk-ant-api03-AbCdEfGhIjKlMnOpQrStUvWxYz0123456789AbCdEfGhIjKl';
     const { status, json } = await call('POST', note('n'), {
       body: { password: 'hunter2', nested: [{ api_key: 'hunter3', text: `see ${key}` }] },
@@ -468,7 +470,7 @@ describe('an invalid request', () => {
   });
 });
 
-describe('a hostile body', () => {
+describe('a hostile body is refused or accepted quickly', () => {
   const quickly = async (text: string | Buffer, status: number) => {
     const got = await call('POST', note('n'), { bytes: Buffer.from(text) });
     expect(got.status).toBe(status);
@@ -476,17 +478,17 @@ describe('a hostile body', () => {
     return got;
   };
 
-  it('may be deep', async () => {
+  it('if it is deep', async () => {
     await quickly(`${'['.repeat(100_000)}${']'.repeat(100_000)}`, 400);
     await quickly(`{"title":"a","x":${'{"a":'.repeat(100_000)}1${'}'.repeat(100_000)}}`, 400);
     await quickly('['.repeat(5_000_000), 400);
     await quickly(`${'['.repeat(JSON_BOUNDS.depth)}${']'.repeat(JSON_BOUNDS.depth)}`.padEnd(5_000), 422);
-    // Small bodies are not measured before they are parsed: the echo and the metadata bound themselves.
+    // Small bodies are not measured before they are parsed. The echo and the metadata have their own bounds.
     await quickly(`${'['.repeat(2_000)}${']'.repeat(2_000)}`, 422);
     await quickly(`{"title":"a","metadata":${'{"a":'.repeat(600)}1${'}'.repeat(600)}}`, 422);
   });
 
-  it('may have a million keys or values', async () => {
+  it('if it has a million keys or values', async () => {
     const keys = Array.from({ length: 1_000_000 }, (_, at) => `"${at.toString(36)}":0`).join();
     await quickly(`{${keys}}`, 400);
     await quickly(`[${'0,'.repeat(1_000_000)}0]`, 400);
@@ -501,7 +503,7 @@ describe('a hostile body', () => {
     await quickly(JSON.stringify({ title: 'a', metadata: { a: 'x'.repeat(300_000) } }), 422);
   });
 
-  it('may have a hundred thousand numbers whose digits are kept', async () => {
+  it('if it has a hundred thousand numbers whose digits are kept', async () => {
     for (const number of ['1e1', '2512292042121000001']) {
       const body = (count: number) => `{"title":"a","more":[${Array(count).fill(number).join()}]}`;
       await quickly(body(JSON_BOUNDS.kept_numbers), 200);
@@ -511,7 +513,7 @@ describe('a hostile body', () => {
     await quickly(`{"title":"a","more":[${'1e1,'.repeat(JSON_BOUNDS.kept_numbers + 5)}`, 400);
   });
 
-  it('may contain invalid Unicode', async () => {
+  it('if it contains invalid Unicode', async () => {
     await quickly(Buffer.from([...Buffer.from('{"title":"'), 0xff, ...Buffer.from('"}')]), 400);
     for (const text of ['{"title":"\\ud800"}', '{"title":"\\udc00x"}']) {
       expect((await quickly(text, 422)).json).toMatchObject({ detail: [{ type: 'string_unicode' }] });
@@ -521,7 +523,7 @@ describe('a hostile body', () => {
     await quickly('{"title":"\\ud83d\\ude00"}', 200);
   });
 
-  it('may contain the names of prototype properties', async () => {
+  it('if it contains the names of prototype properties', async () => {
     await quickly('{"title":"a","metadata":{"x":{"__proto__":{"is_admin":true}}}}', 422);
     const { json } = await quickly('{"title":"a","__proto__":{"tier":"e1"},"constructor":1}', 200);
     expect(json?.body).toEqual({ title: 'a', index: 0, is_error: false, tags: [] });
@@ -529,14 +531,14 @@ describe('a hostile body', () => {
     await quickly('{"__proto__":{"title":"a"}}', 422);
   });
 
-  it('may be one byte below the maximum, with long texts full of quotes', async () => {
+  it('if it is one byte below the maximum, with long texts full of quotes', async () => {
     const body = JSON.stringify({ title: 'a', more: '\\"'.repeat(600_000) });
     await quickly(body, 200);
     await quickly(JSON.stringify({ title: 'x'.repeat(5_000_000) }), 422);
     await quickly(JSON.stringify({ ['k'.repeat(3_000_000)]: 1 }), 422);
   });
 
-  it('may be any scalar', async () => {
+  it('if it is a scalar', async () => {
     for (const text of ['5', 'true', '"text"', '[]', '-0', '1e999']) {
       expect((await quickly(text, 422)).json).toMatchObject({
         detail: [{ type: 'model_attributes_type', loc: ['body'] }],
@@ -546,7 +548,7 @@ describe('a hostile body', () => {
   });
 });
 
-describe('the frame of an answer', () => {
+describe('every answer', () => {
   const lines: object[] = [];
   const api = caller(
     createApi(
@@ -564,7 +566,7 @@ describe('the frame of an answer', () => {
     ),
   );
 
-  it('has the request’s id, which is the caller’s if that is well-formed', async () => {
+  it('has the request’s id, which is the one that the caller sent if that is well-formed', async () => {
     const named = await api('GET', '/health', { headers: { 'x-request-id': 'trace-1/a:b' } });
     expect(named.headers['x-request-id']).toBe('trace-1/a:b');
     for (const bad of ['', 'a b', 'x'.repeat(129), 'a\r\nb: c']) {
@@ -573,7 +575,7 @@ describe('the frame of an answer', () => {
     }
   });
 
-  it('includes a log line without the query, headers and body', async () => {
+  it('has a log line without the query, headers and body', async () => {
     lines.length = 0;
     await api('GET', '/health', { query: 'key=hunter2', as: 'hunter3', headers: { 'x-request-id': 'r' } });
     await api('GET', '/no/hunter4');
@@ -584,7 +586,7 @@ describe('the frame of an answer', () => {
     expect(JSON.stringify(lines)).not.toContain('hunter');
   });
 
-  it('allows calls from pages of the listed origins only', async () => {
+  it('allows pages of the listed origins, and no others, to read it', async () => {
     const preflight = {
       headers: { origin: 'https://app.example.com', 'access-control-request-method': 'POST' },
       as: null,
@@ -617,7 +619,7 @@ describe('the frame of an answer', () => {
 });
 
 describe('aliases', () => {
-  it('serve every versioned route without its version', async () => {
+  it('serve every versioned route without the version in its path', async () => {
     expect((await call('POST', '/notes/n/', { body: { title: 'a' } })).status).toBe(200);
     expect((await call('GET', '/notes')).status).toBe(200);
     expect((await call('PATCH', '/notes')).headers.allow).toBe('GET, HEAD');

@@ -21,7 +21,7 @@ async function send(method: string, path: string, body?: object, credential = ke
 const newProject = async (name: string): Promise<string> =>
   (await send('POST', `/projects/?org_id=${owner.org_id}`, { name }, owner.token)).id;
 
-/** Something of every kind. */
+/** Creates something of every kind in the project. */
 async function fill(project_id: string, runs: number): Promise<void> {
   for (let n = 0; n < runs; n++) {
     const run_id = `${project_id}-${n}`;
@@ -43,7 +43,7 @@ async function fill(project_id: string, runs: number): Promise<void> {
   });
 }
 
-/** Everything in a project that a key of the organization can read. */
+/** @returns the counts of everything in the project that a key of the organization can read */
 async function look(project_id: string) {
   const count = async (path: string, field: string) => (await send('GET', path))[field].length as number;
   return {
@@ -67,7 +67,7 @@ beforeAll(async () => {
 afterAll(() => api[Symbol.asyncDispose]());
 
 describe('a deleted project', () => {
-  it('is gone with all that belonged to it, and nothing else is', async () => {
+  it('is gone with everything that belonged to it; all other data stays', async () => {
     const [gone, stays] = [await newProject('gone'), await newProject('stays')];
     await fill(gone, 3);
     await fill(stays, 2);
@@ -102,7 +102,7 @@ describe('a deleted project', () => {
     await fill(gone, 40);
     await fill(stays, 1);
     const answer = api.call(owner.token, 'DELETE', `/projects/${gone}`).catch(() => null);
-    // Continues as soon as the record is gone, while other data may remain.
+    // Waits only until the record of the project is gone. Other data may remain.
     const isGone = async () => (await api.call(owner.token, 'GET', `/projects/${gone}`)).status;
     await expect.poll(isGone, { timeout: 60_000, interval: 1 }).toBe(404);
     await api.kill();

@@ -20,13 +20,13 @@ interface Attempt {
   known: string;
   /** The answer to other tenants equals that for an unknown id: 404, or an empty report. */
   unknown_is: 404 | 200;
-  /** Its projects share it. */
+  /** All projects of the organization share the thing. */
   is_shared?: boolean;
 }
 
 interface Caller {
   credential: string;
-  /** The credential alone determines whose data is read; a JWT names the organization in the query. */
+  /** Only a JWT needs a query, which names the organization. Other credentials determine whose data is read. */
   query?: string;
   /** `ours`: all of the data. `none`: nothing. Otherwise the status of the refusal. */
   sees: 'ours' | 'none' | 401 | 404 | 422;
@@ -174,7 +174,7 @@ describe('every route of /v1 that reads', () => {
     expect(attempts.map(({ id }) => id).sort()).toEqual(ids.sort());
   });
 
-  it('shows each principal only its own data, and answers all others as for an unknown id', async () => {
+  it('shows each principal only its own data, and answers all other ids as unknown ones', async () => {
     for (const { id, path, known, unknown_is, is_shared } of attempts) {
       for (const [who, caller] of callers) {
         const where = `${id} as ${who}`;
@@ -350,11 +350,11 @@ describe('lists of several tenants', () => {
     );
   }
 
-  it('contain what each wrote, once, newest first, at any page size', () => compareLists(3));
+  it('contain what each tenant wrote, once, newest first, at any page size', () => compareLists(3));
 
-  it('contain what each wrote in many more worlds', { tags: 'long' }, () => compareLists(12));
+  it('contain what each tenant wrote, in many more random cases', { tags: 'long' }, () => compareLists(12));
 
-  it('refuse bad cursors and times by name', async () => {
+  it('refuse bad cursors and times with an error that names the parameter', async () => {
     const paths = [
       '/v1/monitor/runs',
       '/v1/traces',

@@ -117,7 +117,7 @@ describe('traces', () => {
 });
 
 describe('experiments', () => {
-  it('are listed by their ids, one seek each; a project sees only its own', async () => {
+  it('are listed by their ids; a project sees only its own', async () => {
     for (const [run_id, experiment_id, project_id] of [
       ['x1', '2026-01-first', 'p1'],
       ['x2', '2026-01-first', 'p2'],
@@ -188,8 +188,8 @@ describe('a forged cursor', () => {
     ['/v1/monitor/profiles', [1, 'x'.repeat(128)]],
     ['/v1/monitor/profiles', [0, 'unknown']],
     ['/v1/patterns', ['e1', 'x'.repeat(128)]],
-  ])('is a page or a refusal in words, at %s', async (path, place) => {
-    // A key has space for the longest identifiers.
+  ])('gets a page or a 422 from %s', async (path, place) => {
+    // The table's keys have space for the longest identifiers.
     const project = encodeURIComponent('\uffee'.repeat(128));
     const cursor = Buffer.from(JSON.stringify(place)).toString('base64url');
     expect([200, 422]).toContain((await api.get(`${path}?cursor=${cursor}&project_id=${project}`)).status);

@@ -58,7 +58,7 @@ const totals = async (owner: Person) =>
 
 it('a kill during retention leaves nothing half deleted, and new data unchanged', async () => {
   await api.start();
-  // Tokens from that time have expired, so the user signs in with a long-lived one.
+  // First the service runs with a clock of 40 days ago. The token is valid long enough for both runs.
   const owner = await api.person('keeper', { expires_in_s: 1e7 });
   key = (await api.call(owner.token, 'POST', '/api-keys/', { name: 'k', org_id: owner.org_id })).body.raw_key;
   for (let from = 0; from < OLD; from += 20) {

@@ -92,7 +92,7 @@ describe('a retrieval of patterns', () => {
     expect((await post('/v1/traces/retrieve', empty, 'alice-web')).body.traces).toHaveLength(1);
   });
 
-  it('is empty without a vector store, and storing is refused with the reason', async () => {
+  it('returns nothing without a vector store; storing is refused with the reason', async () => {
     const { post } = createPatternApi({ hasStore: false });
     expect(await post('/v1/traces/retrieve', { context: FLAKY })).toMatchObject({
       status: 200,
@@ -132,7 +132,7 @@ describe('the monthly cap', () => {
     expect(await meter.used('bob')).toBe(1);
   });
 
-  it('is reported by a header each time, and by the live stream once', async () => {
+  it('is reported in a header each time, and on the live stream once', async () => {
     const { post, events } = createPatternApi({ caps: { free: 1 } });
     await post('/v1/patterns', { tier: 'e3', patterns: [lesson(FLAKY)] });
     const ask = async (context = FLAKY) =>
@@ -177,7 +177,7 @@ describe('the monthly cap', () => {
   });
 });
 
-describe('an invalid retrieval', () => {
+describe('the validation of a retrieval', () => {
   it.each([
     [{}, 'missing', 'context'],
     [{ context: 1 }, 'string_type', 'context'],
@@ -201,7 +201,7 @@ describe('an invalid retrieval', () => {
     expect(reply.body.detail[0]).toMatchObject({ type, loc: ['body', field] });
   });
 
-  it('is not one with every field at its bound', async () => {
+  it('accepts every field at its bound', async () => {
     const { post } = createPatternApi();
     const body = {
       context: '😀'.repeat(65_536),

@@ -234,7 +234,7 @@ describe('a list of runs', () => {
   });
 
   it.each(['cursor=x', 'cursor=WzFd', 'limit=none', 'status=maybe', 'fired=nothing', 'from=yesterday'])(
-    'refuses %s with an error in words',
+    'refuses %s',
     async (query) => {
       expect(await api.get(`${RUNS}?${query}`)).toMatchObject({ status: 422 });
     },
@@ -261,7 +261,7 @@ describe('one run', () => {
     expect(told[0].intervention.text).toContain('search');
   });
 
-  it('has the same steps and pages after it has finished and its steps share a row', async () => {
+  it('has the same steps and pages after its end, when its steps are stored in one row', async () => {
     const steps = Array.from({ length: 7 }, (_, at) => ({ action: `act ${at}`, tokens: at }));
     await makeRun('gathered', { project_id: 'p2' }, steps);
     const before = await api.get(`${RUNS}/gathered/steps`);

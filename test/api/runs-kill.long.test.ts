@@ -1,4 +1,4 @@
-/** What is left of runs after a kill: every acknowledged step, and its answer. */
+/** Runs after a kill: every acknowledged step exists with its answer. */
 import { expect, it } from 'vitest';
 import { type ApiAnswer, ApiChild } from '../fixtures/api-child.ts';
 

@@ -8,7 +8,7 @@ const RUNS = 24;
 const STEPS = 6;
 const APART = { connection: 'close' };
 
-/** A new connection each time, which the kernel gives to one of the listeners. */
+/** Sends a step on a new connection, which the kernel gives to one of the server threads. */
 function logStep(child: ApiChild, run: number, step_index: number): Promise<ApiAnswer> {
   return child.post(`/v1/monitor/runs/r${run}/steps`, { step_index, action: 'read', tokens: 10 }, APART);
 }
@@ -19,7 +19,7 @@ const MANY = [
 ];
 
 it.each(MANY)(
-  'runs are found by every server, sent to every reader, and survive a new number of threads ($SERVER_THREADS)',
+  'runs are found by every server thread, sent to every reader, and kept under another number of threads ($SERVER_THREADS)',
   async (threads) => {
     const env = { ...threads, AUTH_DB_CONN_URL: 'embedded:' };
     await using child = new ApiChild(env);
@@ -73,7 +73,7 @@ it.each(MANY)(
 );
 
 it(
-  'runs are counted by the time of the answer, whichever server answers',
+  'runs are counted when they are answered, whichever server thread answers',
   () =>
     onOneDay(async () => {
       await using child = new ControlPlaneChild({ SERVER_THREADS: '3', ACTOR_THREADS: '1' });
@@ -105,7 +105,7 @@ it(
 it.each([
   { SERVER_THREADS: '2', ACTOR_THREADS: '1' },
   { SERVER_THREADS: '5', ACTOR_THREADS: '3' },
-])('runs in progress finish the accepted requests at a stop ($SERVER_THREADS)', async (threads) => {
+])('at a stop, every accepted request of a run gets its answer ($SERVER_THREADS)', async (threads) => {
   await using child = new ApiChild(threads);
   await child.start();
   for (let run = 0; run < RUNS; run++) await child.post('/v1/monitor/runs', { run_id: `r${run}` }, APART);
@@ -126,7 +126,7 @@ it.each([
   expect(new Set(statuses)).toEqual(new Set([200]));
 });
 
-/** A repeated step gets the same answer. */
+/** Checks that each repeated step gets its first answer again. */
 async function checkAnswers(child: ApiChild, answers: ReadonlyMap<string, string>): Promise<void> {
   for (const [key, text] of answers) {
     const [run, step] = key.split(' ').map(Number);
@@ -137,7 +137,7 @@ async function checkAnswers(child: ApiChild, answers: ReadonlyMap<string, string
 }
 
 interface StreamReader {
-  /** Rejects when the stream ends before its text is enough. */
+  /** Rejects if the stream ends before `isEnough`. */
   readUntil(isEnough: (text: string) => boolean): Promise<void>;
   close(): Promise<void>;
 }

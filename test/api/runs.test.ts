@@ -57,7 +57,7 @@ describe('a run over HTTP', () => {
     expect(finished.body.max_total_score).toBeGreaterThanOrEqual(last.body.total_score);
   });
 
-  it('answers every repeated request like the first time, also after the finish', async () => {
+  it('gives every repeated request its first answer, also after the finish', async () => {
     const start = { run_id: 'again', task: 't', metadata: { b: 1, a: { d: 2, c: 3 } }, org_id: 'org_again' };
     const sent = () => api.post(RUNS, start);
     const started = await sent();
@@ -109,7 +109,7 @@ describe('a run over HTTP', () => {
       expect((await api.post('/v1/monitors/evaluate', { run_id: run, ...scope })).status).toBe(404);
     }
     expect((await logStep(run, 1, { org_id: 'org_one' })).status).toBe(200);
-    // The same id names another run in another organization, and is taken within its own.
+    // The id may be used in another organization for another run, but not again within the same one.
     expect((await api.post(RUNS, { run_id: run, org_id: 'org_two' })).status).toBe(200);
     expect((await api.post(RUNS, { run_id: run, org_id: 'org_one', project_id: 'proj_two' })).status).toBe(
       409,

@@ -16,7 +16,7 @@ import { LmdbTables } from '../../src/storage/lmdb/tables.ts';
 
 const STATIC = 'a-static-key';
 const CAP = 10_000;
-/** Large enough for the other tests, and small enough to be reached. */
+/** The burst of a key: large enough for the other tests, and small enough to be exceeded. */
 const BURST = 60;
 const RUNS = '/v1/monitor/runs';
 
@@ -53,7 +53,7 @@ interface Got {
   text: string;
 }
 
-/** Each request on a new connection, which the kernel spreads over the threads. */
+/** Sends a request on a new connection. The kernel spreads connections over the threads. */
 function send(
   method: string,
   path: string,
@@ -98,7 +98,7 @@ function send(
 const startRun = (run_id: string, key: string, query = '') =>
   send('POST', `${RUNS}${query}`, { key, body: JSON.stringify({ run_id }) });
 
-describe('host names', () => {
+describe('the check of the host name', () => {
   const HOST = { host: 'rebound.example.com' };
 
   it.each([
@@ -109,7 +109,7 @@ describe('host names', () => {
     '/metrics',
     '/auth/me',
     '/auth/bootstrap',
-  ])('GET %s without a credential: 421 under one that is not ours', async (path) => {
+  ])('refuses GET %s without a credential under a foreign name with 421', async (path) => {
     const answer = await send('GET', path, { key: null, headers: HOST });
     expect(answer.status).toBe(421);
     expect(JSON.parse(answer.text)).toEqual({ detail: expect.stringContaining('ALLOWED_HOSTS') });
@@ -122,7 +122,7 @@ describe('host names', () => {
   });
 
   it.each(['/', '/dashboard/config.json', '/docs', '/openapi.json', '/docs/guides'])(
-    'GET %s: 421 under a foreign name, with any credential, because none is checked there',
+    'refuses GET %s under a foreign name with 421, whatever the credential, because the page checks none',
     async (path) => {
       for (const key of ['wrong', STATIC])
         expect((await send('GET', path, { key, headers: HOST })).status).toBe(421);
@@ -132,7 +132,7 @@ describe('host names', () => {
     },
   );
 
-  it('do not matter for probes, for requests with a credential, and for allowed pages', async () => {
+  it('leaves out probes, requests with a credential, and pages of allowed origins', async () => {
     for (const path of ['/health', '/ready']) {
       expect((await send('GET', path, { key: null, headers: HOST })).status).toBe(200);
     }
@@ -144,7 +144,7 @@ describe('host names', () => {
     expect((await send('GET', '/metrics', { key: 'wrong', headers: HOST })).status).toBe(401);
     const preflight = { ...HOST, origin: 'https://app.example.com', 'access-control-request-method': 'POST' };
     expect((await send('OPTIONS', RUNS, { key: null, headers: preflight })).status).toBe(204);
-    // A signed request is judged by its signature.
+    // A signed request is checked by its signature instead.
     expect(
       (await send('POST', '/billing/webhook', { key: null, body: '{}', headers: HOST })).status,
     ).not.toBe(421);
@@ -152,7 +152,7 @@ describe('host names', () => {
 });
 
 describe('credentials', () => {
-  it('reach only their own organization, and end when they are revoked', async () => {
+  it('give access to their own organization only, until they are revoked', async () => {
     const { raw, ...made } = makeApiKey('test');
     const tables = new LmdbTables(join(folder, 'main.mdb'), 'disk');
     const record = {
@@ -196,7 +196,7 @@ describe('bodies', () => {
     JSON.stringify({ run_id: 'r', pad: '' }).replace('""', `"${'x'.repeat(bytes)}"`);
   const frame = padded(0).length;
 
-  it('are accepted at the cap, and are 413 one byte beyond it, for every sender', async () => {
+  it('are accepted at the cap, and refused with 413 one byte beyond it, for every sender', async () => {
     expect((await send('POST', RUNS, { body: padded(CAP - frame) })).status).toBe(200);
     for (const key of [STATIC, null]) {
       const refused = await send('POST', RUNS, { key, body: padded(CAP - frame + 1) });
@@ -226,7 +226,7 @@ describe('bodies', () => {
     expect((await send('GET', '/health', { key: null })).status).toBe(200);
   });
 
-  it('in chunks beyond the cap are 413, too, with the headers that a page needs to read it', async () => {
+  it('in chunks beyond the cap are also refused with 413, with the headers that a page needs to read the answer', async () => {
     const refused = await send('POST', RUNS, {
       body: padded(CAP),
       headers: { 'transfer-encoding': 'chunked', origin: 'https://app.example.com' },
@@ -282,7 +282,7 @@ describe('the rate limit', () => {
     const counted = await Promise.all(
       Array.from({ length: 3 * BURST }, () => send('POST', RUNS, { key: 'busy-key', body: '{' })),
     );
-    // One token comes back each second. On a busy machine, a few may come back during the requests.
+    // One request becomes free each second. On a busy machine, a few may become free during the requests.
     const backAtMost = Math.ceil((performance.now() - startedMs) / 1000);
     const refused = counted.filter(({ status }) => status === 429);
     const passed = counted.filter(({ status }) => status === 400).length;

@@ -1,4 +1,4 @@
-/** A stream outlives the request that opened it, but not the credential that it was opened with. */
+/** A stream outlives the request that opened it, but ends when the credential of that request is no longer valid. */
 
 import { describe, expect, it } from 'vitest';
 import type { LiveReaders, LiveScope, MayStay } from '../../src/api/live-readers.ts';
@@ -85,7 +85,7 @@ describe('a stream', () => {
     expect(await mayStay!()).toBe(false);
   });
 
-  it("continues with the operator's key", async () => {
+  it("that the operator's key opened is never checked again", async () => {
     expect((await open(tenantOf('static'))).mayStay).toBeNull();
   });
 });

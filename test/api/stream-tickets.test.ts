@@ -25,7 +25,7 @@ describe('a ticket', () => {
   const key = StreamTickets.allocate();
   const tickets = new StreamTickets(key, clock);
 
-  it('represents its credential and tenant, in every thread that has the key, until it expires', async () => {
+  it('represents its credential and tenant on every thread of the process until it expires', async () => {
     const ticket = await tickets.issue(AUTHORIZATION, { org_id: 'org_a' }, 'proj_a');
     expect(ticket).toMatch(/^[\w.-]+$/);
     expect(Buffer.from(ticket, 'base64').toString('latin1')).not.toContain('svc_live_');
@@ -46,7 +46,7 @@ describe('a ticket', () => {
     });
   });
 
-  it('is invalid in another process, when it is damaged, or beside a credential', async () => {
+  it('is refused in another process, if it is damaged, or if the request also has a credential', async () => {
     const ticket = await tickets.issue(AUTHORIZATION, { org_id: 'org_a' }, null);
     const query = `ticket=${ticket}`;
     const other = new StreamTickets(StreamTickets.allocate(), clock);

@@ -54,7 +54,7 @@ async function firstRunOf(source: EventSource): Promise<{ run_id: string; org_id
 }
 
 describe('GET /v1/monitor/stream', () => {
-  /** For tests without special requirements; the last one stops it. */
+  /** Serves all tests that need no special settings. The last test stops it. */
   let service: Awaited<ReturnType<typeof start>>;
   const folder = mkdtempSync(join(tmpdir(), 'understudy-stream-'));
   beforeAll(async () => {
@@ -66,7 +66,9 @@ describe('GET /v1/monitor/stream', () => {
     rmSync(folder, { recursive: true, force: true });
   });
 
-  it('is 503 where the live stream is off, after the credential was checked', { tags: 'long' }, async () => {
+  it('answers 503 if the live stream is off, after the credential was checked', {
+    tags: 'long',
+  }, async () => {
     const { child, url } = await start({});
     await using _ = child;
     for (const path of ['/v1/monitor/stream', '/monitor/stream', '/v1/monitor/stream/']) {
@@ -158,7 +160,7 @@ describe('GET /v1/monitor/stream', () => {
       ACTOR_THREADS: '2',
     });
     await using _ = child;
-    // The system spreads connections over the threads that listen.
+    // The kernel spreads the connections over the server threads.
     const readers = await Promise.all(
       Array.from({ length: 24 }, (_, at) => Reader.join(`${url}/v1/monitor/stream?org_id=org_${at % 4}`)),
     );
@@ -208,7 +210,7 @@ describe('GET /v1/monitor/stream', () => {
     back.close();
   });
 
-  it('sends nothing more to a revoked key or a removed member, on any thread', {
+  it('sends nothing to a key after its revocation or to a member after the removal, on any thread', {
     tags: 'long',
   }, async () => {
     await using api = new ControlPlaneChild({ AUTH_DB_CONN_URL: 'embedded:', SERVER_THREADS: '2' });
@@ -259,7 +261,7 @@ describe('GET /v1/monitor/stream', () => {
     }
   });
 
-  it('survives a thousand readers that connect and vanish', async () => {
+  it('continues for other readers while a thousand readers connect and vanish', async () => {
     const { url } = service;
     const { hostname, port } = new URL(url);
     const stay = await Reader.join(`${url}/v1/monitor/stream?org_id=org_x`);
@@ -301,7 +303,7 @@ describe('GET /v1/monitor/stream', () => {
     );
     for (const reader of readers) await until(() => expect(reader.text).toContain('retry: '));
     child.process.kill('SIGTERM');
-    // Otherwise the drain would cut them off at its deadline.
+    // A clean exit shows that the drain did not have to cut the streams at its deadline.
     expect(await child.ended).toMatchObject({ code: 0 });
     for (const reader of readers) {
       await until(() => expect(reader.is_over).toBe(true));

@@ -1,6 +1,6 @@
 /**
- * Changes by a customer's key over `/v1` and by the operator on the command line, as the organization's admin reads
- * them in the audit log.
+ * The audit log as an organization's admin reads it: changes by a customer's key over `/v1`, and changes by the
+ * operator on the command line.
  */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -30,10 +30,10 @@ interface Owned {
   project: string | null;
 }
 
-/** What should be there. */
+/** The expected state of all organizations and accounts. */
 class Model {
   readonly users = new Map<string, string>();
-  /** Each user's current sign-in; a new one after each deletion of the account. */
+  /** The current token of each user, who gets a new one after deleting the account. */
   readonly tokens = new Map<string, string>(PEOPLE.map((who) => [who, who]));
   readonly orgs: Org[] = [];
   readonly projects: Owned[] = [];
@@ -44,14 +44,14 @@ class Model {
     return org.roles.get(who);
   }
 
-  /** All of it goes. */
+  /** Removes everything of the organization. */
   forget(org: Org): void {
     org.roles.clear();
     org.invited.clear();
     for (const owned of [...this.projects, ...this.keys]) if (owned.org === org) owned.isGone = true;
   }
 
-  /** The expected answer to a user who tries an action there. */
+  /** @returns the expected answer to a user who tries an action in the organization */
   verdict(who: string, org: Org | undefined, permission: Permission): 200 | 403 | 404 {
     const role = org && this.roleOf(who, org);
     if (role === undefined) return 404;
@@ -155,7 +155,7 @@ class Session {
         return;
       }
       case 'accept': {
-        // Also an invitation of another user, whose id may have been seen.
+        // The user may also try to accept an invitation of another user.
         const invitation = org.invited.get(whom);
         const id = invitation?.id ?? 'inv_none';
         const expected = invitation !== undefined && who === whom ? 200 : 404;
@@ -389,7 +389,7 @@ class Session {
     );
     const { invitations } = (await read('/auth/bootstrap')).body;
     for (const { id } of invitations) {
-      // The list may be ten seconds old: it may still show what another user has ended, but never data of others.
+      // The list may be ten seconds old and contain invitations that have ended, but never those of others.
       expect(id).toMatch(/^inv_/);
     }
     for (const { email } of invitations) expect(email.toLowerCase()).toBe(emailOf(who));
@@ -411,7 +411,7 @@ describe('people of several organizations', () => {
   });
 });
 
-/** Tables whose transactions begin one at a time, in an order that a scheduler chooses. */
+/** Tables that run one transaction at a time, in an order that a scheduler chooses. */
 function scheduledTables(scheduler: fc.Scheduler, inner: Tables): Tables {
   return {
     get: (table, row) => inner.get(table, row),
@@ -423,7 +423,7 @@ function scheduledTables(scheduler: fc.Scheduler, inner: Tables): Tables {
 }
 
 describe('in any order of events', () => {
-  /** 1,000 orders found no more faults than this many. */
+  /** How many orders to try. In an earlier trial, 1,000 orders found no more faults. */
   const ORDERS = 250;
   const SEED = 20_261_121;
 
@@ -442,7 +442,7 @@ describe('in any order of events', () => {
     );
   });
 
-  it('an organization keeps an owner, an address one invitation, a person one membership, a key one end', async () => {
+  it('an organization keeps an owner, and no address is invited, no person added and no key revoked twice', async () => {
     await fc.assert(
       fc.asyncProperty(fc.scheduler(), fc.infiniteStream(fc.nat({ max: 99 })), async (scheduler, chance) => {
         const inner = new MemoryTables();
@@ -492,7 +492,7 @@ describe('in any order of events', () => {
           .map(({ value }) => value)
           .filter(({ status }) => status === 'pending');
         expect(pending.length).toBe(new Set(pending.map(({ email }) => email)).size);
-        // Only its members find it.
+        // Only members find the organization.
         for (const who of PEOPLE) {
           const isIn = members.some(({ value }) => value.user_id === user[who]);
           expect(
@@ -511,7 +511,7 @@ describe('in any order of events', () => {
     );
   });
 
-  it('a deleted organization admits no member, and a deleted account creates nothing', async () => {
+  it('a deleted organization gets no member, and a deleted account creates nothing', async () => {
     await fc.assert(
       fc.asyncProperty(fc.scheduler(), fc.infiniteStream(fc.nat({ max: 99 })), async (scheduler, chance) => {
         const inner = new MemoryTables();
@@ -579,7 +579,7 @@ describe('in any order of events', () => {
     );
   });
 
-  it('an event of the payment processor counts once, and the newest of them last', async () => {
+  it('an event of the payment processor counts once, and the newest event decides', async () => {
     await fc.assert(
       fc.asyncProperty(fc.scheduler(), async (scheduler) => {
         const inner = new MemoryTables();

@@ -76,7 +76,7 @@ describe('a service with an issuer and an audience', () => {
   });
   afterAll(() => api[Symbol.asyncDispose]());
 
-  it('accepts its own tokens, also one that names further applications', async () => {
+  it('accepts tokens for its audience, also one that names further audiences', async () => {
     expect(await status(await provider.sign('ann'))).toBe(200);
     expect(await status(await provider.sign('ann', { aud: ['billing', AUDIENCE] }))).toBe(200);
   });
@@ -183,13 +183,13 @@ describe('a service with an issuer and an audience', () => {
       const thief = await provider.sign(sub, { email, email_verified: claim });
       expect(await shown(thief)).toEqual([]);
       expect(await accept(thief, id)).toBe(404);
-      // A user who proves the address still can.
+      // A user who proves the address can still accept the invitation.
       const victim = await provider.sign(`true-${sub}`, { email });
       expect((await shown(victim)).map((row) => row.id)).toEqual([id]);
       expect(await accept(victim, id)).toBe(200);
     });
 
-    it('is not accepted for an address that its claimer did not verify and another user did', async () => {
+    it('is not accepted with an unverified address that another user has verified', async () => {
       const id = await invite('boss@example.com');
       const claimed = { email: 'boss@example.com', email_verified: undefined };
       await api.call(await provider.sign('mallory', claimed), 'GET', '/auth/me');
@@ -204,7 +204,7 @@ describe('a service with an issuer and an audience', () => {
       }
     });
 
-    it('is not accepted by a member of the same organization instead of the invited person', async () => {
+    it('cannot be accepted by a member of the organization for the invited person', async () => {
       const id = await invite('guest@example.com');
       expect(await accept(host, id)).toBe(404);
       expect(await accept(await provider.sign('guest'), id)).toBe(200);
@@ -213,7 +213,7 @@ describe('a service with an issuer and an audience', () => {
 });
 
 describe('a service that signs its own tokens', () => {
-  it('shows their owners the invitations', { tags: 'long' }, async () => {
+  it('shows a user the invitations to the address in the token', { tags: 'long' }, async () => {
     await using api = new ControlPlaneChild({ AUTH_JWT_SECRET: '' });
     await api.start();
     const tokenOf = async (email: string) => {

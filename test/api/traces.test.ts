@@ -41,7 +41,7 @@ import { utcDay } from '../fixtures/one-day.ts';
 
 const PLACEMENT = { hosts: 1, pins: {} };
 
-/** One life of a process over a disk that outlives it. */
+/** A process over a disk that outlives it. */
 class Process {
   readonly tables: Tables;
   readonly server: ActorClient;
@@ -141,7 +141,7 @@ class Process {
     }
   }
 
-  /** Ends like a killed process: it sends nothing more. */
+  /** Ends the process as a kill does, so that it sends nothing more. */
   async end(): Promise<void> {
     this.server.close();
     this.#host.close();
@@ -328,7 +328,7 @@ describe('POST /v1/traces', () => {
     expect([status, body]).toEqual([409, { detail: 'This trace_id was submitted with a different body' }]);
   });
 
-  it('learns nothing from a run that succeeded throughout or failed to the end', async () => {
+  it('makes no patterns of a run without a failure, or of one that failed to the end', async () => {
     const [first, ...others] = STEPS;
     for (const [trace_id, steps] of [
       ['good', others],
@@ -430,7 +430,7 @@ describe.each([
     while (merged.length === 0) await new Promise((resolve) => setImmediate(resolve));
     expect([...process.tables.range(UNFINISHED_TRACES, { prefix: [] })]).toHaveLength(1);
     await restart();
-    // Another box may be at work on it.
+    // The first call wakes nothing, because another box may be working on the trace.
     expect(await process.patternMakers.resume(true)).toBe(0);
     expect(await process.patternMakers.resume(true)).toBe(1);
     expect(await process.settled('/v1/traces/t-2')).toMatchObject({ status: 'done', pattern_ids: ['pat_0'] });
@@ -439,7 +439,7 @@ describe.each([
     expect(await process.patternMakers.resume()).toBe(0);
   });
 
-  it('lets a repeated legacy trace return its result', async () => {
+  it('returns the result of a legacy trace when it is sent again after a restart', async () => {
     await restart(false);
     const lost = process.send('POST', '/v1/traces', LEGACY);
     while (merged.length === 0) await new Promise((resolve) => setImmediate(resolve));
@@ -447,7 +447,7 @@ describe.each([
     expect((await lost)[0]).toBe(503);
     expect(await process.send('POST', '/v1/traces', LEGACY)).toEqual([
       200,
-      // Created before the restart, but never answered.
+      // The patterns were created before the restart, so the repeated request creates none.
       { trace_id: 't-1', status: 'accepted', patterns_created: 0 },
     ]);
   });
@@ -470,7 +470,7 @@ describe('the traces of a tenant', () => {
     }
   };
 
-  it('are visible only to it', async () => {
+  it('are visible only to that tenant', async () => {
     const body = TRACES.submitTrace.body.parse(LEGACY);
     await submit(tenant('a', 'p1'), body);
     expect(merged[0]![0]).toEqual({ org_id: 'a', project_id: 'p1' });
@@ -492,7 +492,7 @@ describe('the traces of a tenant', () => {
     expect(merged[1]![0]).toEqual({ org_id: 'a', project_id: 'p1' });
   });
 
-  it('are also hidden over the wire', async () => {
+  it('are hidden over HTTP from requests that name another organization', async () => {
     await process.send('POST', '/v1/traces', { ...LEGACY, org_id: 'mine' });
     expect((await process.send('GET', '/v1/traces/t-1?org_id=mine'))[0]).toBe(200);
     expect(await process.send('GET', '/v1/traces/t-1?org_id=other')).toEqual([404, { detail: 'Not Found' }]);
