@@ -157,7 +157,7 @@ describe('a turn that reads less from the cache than it could', () => {
     ],
     ['a random word', 'trace 9f8e7d6c5b4a3', 'trace 1a2b3c4d5e6f7', 'id_in_prompt'],
     ['an amount', 'Spend at most 20 dollars.', 'Spend at most 30 dollars.', 'system_changed'],
-  ])('tells %s in the system prompt', (_case, before, after, cause) => {
+  ])('has as its cause the change of %s in the system prompt', (_case, before, after, cause) => {
     const look = missAfter({ system: `${after} ${SYSTEM}` }, { system: `${before} ${SYSTEM}` });
     expect(look.cause).toBe(cause);
     expect(look.difference?.before.startsWith(before)).toBe(true);
@@ -181,7 +181,7 @@ describe('a turn that reads less from the cache than it could', () => {
     expect(missAfter({ at: 2 }).cause).toBe('not_known');
   });
 
-  it('has a start before the end of the first answer as its cause', () => {
+  it('has as its cause that the turn started before the end of the first answer', () => {
     expect(missAfter({ at: 0.001 }).cause).toBe('not_ready');
   });
 
@@ -219,7 +219,7 @@ describe('a turn without a miss', () => {
     expect(looks.map(({ verdict }) => verdict)).toEqual(['first', 'too_short']);
   });
 
-  it('compares with the last whole turn if one failed in between', () => {
+  it('is compared with the last complete turn if another turn failed in between', () => {
     const source = new MadeSource();
     addTurn(source, { usage: [5, 0, 9_000], at: 0 });
     const messages = [OPENING, SAID, { role: 'user', content: 'Go on.' }];
@@ -263,12 +263,12 @@ describe('the first turn of a run', () => {
     expect(runs({ usage: [5, 2_900, 100] }).verdict).toBe('hit');
   });
 
-  it('is a first one if another agent has the same tools', () => {
+  it('has the verdict `first` if only another agent has the same tools', () => {
     expect(runs({ system: 'You sort mail.' }).verdict).toBe('first');
   });
 });
 
-it('also reads prompts that are cached automatically, and sums the losses', () => {
+it('the doctor also examines prompts that providers cache automatically, and sums the losses', () => {
   const source = new MadeSource();
   const system = (time: string) => ({
     role: 'system',

@@ -1,4 +1,4 @@
-/** Sums of cache misses by day, agent and cause: as the doctor finds them run by run, examined once, and stored in parts. */
+/** Sums of cache misses by day, agent and cause: equal to the doctor's findings, examined once, and stored in parts. */
 import { expect, it } from 'vitest';
 import { CacheDoctor } from '../../src/captures/cache-doctor.ts';
 import { CacheLedger, OTHER_AGENTS } from '../../src/captures/cache-ledger.ts';
@@ -82,7 +82,7 @@ function twoAgents(): MadeSource {
 const rangeOf = ({ records }: MadeSource) => ({ first_id: 1, last_id: records.length });
 const ALL = { from_day: '2026-01-01', to_day: '2026-12-31', agent: null };
 
-it('the ledger finds what the doctor finds run by run, even with little time', () => {
+it('the ledger has the sums of what the doctor finds run by run, even with little time', () => {
   const source = twoAgents();
   const sum = new CacheSum();
   const doctor = new CacheDoctor(source, PRICES);
@@ -133,7 +133,7 @@ it('the ledger examines each exchange once, and only those of the period', { tag
   const ledger = new CacheLedger(PRICES);
   const range = rangeOf(source);
   const last = ledger.sum(ALL, ledger.follow(source, range, '2026-01-04', ALWAYS));
-  // The oldest part ended before that day.
+  // The oldest part, which ended before that day, is not read.
   expect(last.turns).toBe(2_100 - 1_024);
   const read = source.bodiesRead;
   expect(ledger.follow(source, range, '2026-01-04', ALWAYS)).toBe(true);
@@ -147,7 +147,7 @@ it('the ledger examines each exchange once, and only those of the period', { tag
   const before = source.bodiesRead;
   next.follow(source, range, '2026-01-01', ALWAYS);
   expect(next.sum(ALL, true)).toEqual(ledger.sum(ALL, true));
-  // The last part is not full, so it was not stored: both bodies of its 52 exchanges, and of the 32 before them.
+  // The last part is not full and thus not stored. Read again: both bodies of its 52 exchanges and of the 32 before.
   expect(source.bodiesRead - before).toBe(2 * (52 + 32));
 
   const kept = { first_id: 1_001, last_id: 2_100 };
@@ -165,7 +165,7 @@ it('the ledger counts turns whose answers have no cache figures', () => {
   expect(ledger.sum(ALL, true)).toMatchObject({ turns: 3, untold_turns: 2, misses: 0, cost_usd: null });
 });
 
-it('the ledger sums the agents beyond its bound together', () => {
+it('the ledger counts agents beyond its bound as one', () => {
   const source = new MadeSource();
   for (let at = 0; at < 600; at++)
     addTurn(source, { run: `run-${at}`, tools: [`Tool${at}`], turn: 0, at_ms: START_MS, read: 0 });

@@ -113,7 +113,7 @@ describe('the figures of a span', () => {
       input_tokens: 22_000,
       output_tokens: 2_200,
       unpriced_turns: 1,
-      // Of 23 turns the 12th and the 22nd, by how long they took: 5, 10, 20 … 200, 100, 1000.
+      // The 12th and the 22nd of 23 turns, sorted by duration. The durations are 5, 10, 20 … 200, 100, 1000.
       latency_p50_ms: 100,
       latency_p95_ms: 200,
     });
@@ -155,7 +155,7 @@ describe('the figures of a span', () => {
       return recent.sum(from_ms, FROM_MS + HOUR_MS);
     };
     const recent = new RecentExchanges();
-    // Reads back to the first part whose exchanges had all ended by then: ids from 1025 on.
+    // Reads back to the first part whose exchanges had all ended before that time, so ids from 1025 on.
     expect(look(recent, FROM_MS + 2_500_000)).toMatchObject({ is_whole: true, exchanges: 500 });
     expect(source.read).toBe(3_000 - 1_024);
     expect(look(recent, FROM_MS + 500_000, false)).toMatchObject({ is_whole: false, exchanges: 1_976 });
@@ -165,7 +165,7 @@ describe('the figures of a span', () => {
     expect(look(small, FROM_MS + 2_500_000)).toMatchObject({ is_whole: true, exchanges: 500 });
   });
 
-  it('are the same when they were kept', () => {
+  it('are the same when they are read from stored parts', () => {
     const source = new Listed();
     for (let second = 0; second < 2_500; second++)
       source.add(at(second / 3_600, second % 7 === 0 ? { status: 500, first_byte_ms: null } : {}));

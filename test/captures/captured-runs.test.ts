@@ -168,7 +168,7 @@ describe('the list of runs', () => {
     }
   });
 
-  it('finds all runs in one pass as in pages, in every order', () => {
+  it('lists the same runs in one pass as in pages, in every order', () => {
     const source = makeSource();
     for (const q of ['', 'sort:cost', 'sort:started-asc', 'is:golden', '-is:golden sort:tokens', 'poem']) {
       const runs = follow(source);
@@ -229,7 +229,7 @@ describe('the list of runs', () => {
     expect(known).toEqual(readAll(follow(source), source, { limit: 10 }).rows);
   });
 
-  it('ends a page for a file early if time ends, but reads all its rows', () => {
+  it('ends a page of an export early if time runs out, but reads all values of its rows', () => {
     const source = makeSource();
     const all = readAll(follow(source), source, { limit: 100 }).rows;
     for (const time of [0, 2]) {
@@ -283,7 +283,7 @@ describe('the list of runs', () => {
         now_ms: NOW_MS,
         not_before,
       };
-      // The page is over before the first run that must be read.
+      // The page ends before the first run whose words must be read.
       const { matched, unread } = runs.page(source, { ...question, limit: 0 }, NEVER);
       expect([matched, unread, source.bodiesRead]).toEqual([1, later.size, 0]);
     }

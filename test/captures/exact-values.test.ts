@@ -65,7 +65,7 @@ it('numbers are exact in spans', () => {
   expect(words.split(EXACT.replaceAll('"', '\\"')).length).toBeGreaterThan(2);
 });
 
-it('a client that rounds numbers continues the same conversation', () => {
+it('a request in which the client rounded numbers still continues its conversation', () => {
   const made = source();
   const [first, second] = made.records.map(({ id }) => made.copy(id)!);
   const rounded = JSON.stringify(JSON.parse(Buffer.from(second!.request_body).toString()));

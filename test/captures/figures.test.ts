@@ -95,7 +95,7 @@ describe('figures', () => {
     expect(total.cost_usd).toBeCloseTo(0.0076, 9);
   });
 
-  it('count a turn for each tool that it called, and as "none" without one', () => {
+  it('count a turn once for each tool that it called, and as "none" if it called no tool', () => {
     const source = new MadeSource();
     addTurn(source, { tools: ['Read', 'Bash'] });
     addTurn(source, { tools: ['Read'] });
@@ -149,7 +149,7 @@ describe('figures', () => {
     expect(Math.abs(p95! / latencies[474]! - 1)).toBeLessThanOrEqual(LATENCY_PRECISION + 1e-9);
   });
 
-  it('are the same with kept figures of complete parts, which are not read again', () => {
+  it('are the same with stored figures of complete parts, whose exchanges are not read again', () => {
     const source = new MadeSource();
     for (let at = 0; at < 5_000; at++)
       addTurn(source, { day: at % 3, client: `agent-${at % 4}`, tools: at % 2 === 0 ? ['read'] : [] });
@@ -190,7 +190,7 @@ describe('figures', () => {
       is_whole: true,
       scanned: 5_001,
     });
-    // Deleted ones count no longer.
+    // Deleted exchanges do not count.
     const range = { first_id: 101, last_id: 5_001 };
     expect(cube.ask(source, range, question, () => true).scanned).toBe(4_901);
   });

@@ -72,7 +72,7 @@ describe('summarizeRuns', () => {
     expect(source.bodiesRead).toBeGreaterThan(0);
   });
 
-  it('reads the bodies of an unlabelled run, but only if its records leave it in question', async () => {
+  it('reads the bodies of an unlabelled run only if its records do not decide whether it is golden', async () => {
     const source = new MadeSource();
     addToolLoop(source, 'found', false);
     expect((await summarizeRuns(source)).runs[0]).toMatchObject({
@@ -103,7 +103,7 @@ describe('summarizeRuns', () => {
     expect((await summarizeRuns(late)).runs[0]?.reasons[0]?.code).toBe('unlinked');
   });
 
-  it('judges more runs than it reads side by side, each body once, and releases the source in between', {
+  it('judges any number of runs, reads each body once, and releases the source in between', {
     tags: 'long',
   }, async () => {
     const RUNS = 4_500;
@@ -128,7 +128,7 @@ describe('summarizeRuns', () => {
     const { runs } = await summarizeRuns(source);
     expect(runs.map((run) => run.run_id)).toEqual(Array.from({ length: RUNS }, (_, run) => name(run)));
     expect(runs.map((run) => run.golden)).toEqual(Array.from({ length: RUNS }, (_, run) => run % 7 !== 0));
-    // Two exchanges of two sides.
+    // Each run has two exchanges with two bodies each.
     expect(source.bodiesRead).toBe(4 * RUNS);
     expect(source.releases).toBeGreaterThan(10);
   });

@@ -87,7 +87,7 @@ describe('the forecast of limits', () => {
     return traffic.tell(source, { first_id, last_id: source.records.length }, NOW);
   }
 
-  /** An answer some minutes ago, with this credential and this used share of a five-hour window. */
+  /** Adds an answer that came this many minutes ago and reports this used share of a five-hour window. */
   function addAnswer(
     source: MadeSource,
     minutes: number,
@@ -141,7 +141,7 @@ describe('the forecast of limits', () => {
     ]);
   });
 
-  it('is missing if the pace is unknown, or the window resets first', () => {
+  it('is null if the pace is unknown, or if the window resets first', () => {
     const source = new MadeSource();
     addAnswer(source, 0, 0.3);
     addAnswer(source, 60, 0.1, 'bbbbbbbbbbbb');
@@ -187,7 +187,7 @@ describe('the forecast of limits', () => {
     expect(read).toBe(2_500);
     addAnswer(source, 0, 0.6);
     expect(tellLimits(source, traffic)).toEqual(tellLimits(source));
-    // The incomplete part, and everything for the new object.
+    // The known object reads the incomplete part again, and the new object reads everything.
     expect(read).toBe(2_500 + (2_501 - 2_047) + 2_501);
     for (const record of source.records.slice(1_000)) record.run_id = 'joined';
     const { runs } = tellLimits(source, traffic, 1_001).limits[0]!;

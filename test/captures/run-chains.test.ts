@@ -1,5 +1,6 @@
 /**
- * Which exchanges belong to which run: columns compared with a plain map, and what is forgotten if there are too many.
+ * Which exchanges belong to which run: the stored columns compared with a plain map, and the runs that are dropped if
+ * there are too many.
  */
 import { describe, expect, it } from 'vitest';
 import type { ListedExchange } from '../../src/captures/exchange-source.ts';
@@ -20,13 +21,13 @@ const record = (id: number, run_id: string | null, over: Partial<ListedExchange>
   }) as ListedExchange;
 
 describe('chains of runs', () => {
-  it('behave like a map of lists, with holes, strangers and runs that interleave', () => {
+  it('behave like a map of lists, with missing ids, exchanges without a run, and interleaved runs', () => {
     const random = createPrng(18);
     const chains = new RunChains();
     const expected = new Map<string, number[]>();
     let id = 1_000;
     for (let at = 0; at < 30_000; at++) {
-      // Now and then a file is missing.
+      // A jump of ids, as if a file were missing.
       id += random.chance(0.001) ? 100_000 : 1;
       const runId = random.chance(0.05) ? null : `run-${random.below(5_000)}`;
       chains.add(record(id, runId));

@@ -1,5 +1,5 @@
 /**
- * Every reader has the same verdict on a run: the list, one run, a trace, a round, and the dashboard's list.
+ * Every reader of a run gives the same verdict: the list, one run, a trace, a round, and the dashboard's list.
  */
 import { describe, expect, it } from 'vitest';
 import { CapturedRuns } from '../../src/captures/captured-runs.ts';
@@ -39,7 +39,7 @@ const result = (id: string, words: string, is_error = false): Block => ({
   is_error,
 });
 
-/** Adds a run turn by turn: each answer is repeated by the next request, as `echo` makes it. */
+/** Adds a run turn by turn. Each request repeats the previous answer, or `echo` in its place. */
 function addRun(
   source: MadeSource,
   run_id: string,
@@ -71,7 +71,7 @@ const READ = {
 };
 const DONE = { content: [text('The tests of the parser pass.')] };
 
-/** The agent repeats a failing test and then claims success. */
+/** Adds a run whose agent repeats a failing test and then claims success. */
 function addLoop(source: MadeSource, runId: string): void {
   const failing = Array.from({ length: 14 }, (_, at) => ({
     content: [call(`toolu_${at}`, 'bash', { command: 'npm test' })],
@@ -82,7 +82,7 @@ function addLoop(source: MadeSource, runId: string): void {
 
 const codesOf = (reasons: readonly GoldenReason[]) => [...new Set(reasons.map(({ code }) => code))].sort();
 
-/** The reason codes of each reader for a run. */
+/** Checks that all readers give the same verdict on a run, and returns it with its reasons. */
 async function judgeEverywhere(source: MadeSource, runId: string, words: RunWords = NO_WORDS) {
   const chains = new RunChains();
   await chains.addAll(source);
@@ -104,7 +104,7 @@ async function judgeEverywhere(source: MadeSource, runId: string, words: RunWord
   const goldens = [list.golden, alone.golden, provenance.supports_universal_claims, row.golden];
   expect(new Set([...goldens, next.value.length === 0]).size, JSON.stringify([goldens, next.value])).toBe(1);
   expect(codesOf(provenance.reasons)).toEqual(codesOf(alone.reasons));
-  // Readers that skip the bodies if the records already speak against a run may report fewer reasons.
+  // If the records alone exclude a run, some readers skip its bodies and report fewer reasons.
   for (const codes of [codesOf(list.reasons), codesOf(row.reasons), next.value])
     for (const code of codes) expect(codesOf(alone.reasons)).toContain(code);
   return { golden: alone.golden, codes: codesOf(alone.reasons), reasons: alone.reasons };
@@ -144,7 +144,7 @@ describe('a run', () => {
     });
   });
 
-  it('has the outcome that a person gave it, as far as its copy allows', async () => {
+  it('is golden if a person marks it good, as far as its copy allows', async () => {
     const marked = (mark: RunMark): RunWords => ({ ...NO_WORDS, outcome: 'failure: Error', mark });
     const source = new MadeSource();
     addLoop(source, 'loop');
@@ -183,7 +183,7 @@ describe('the list of the dashboard', () => {
     expect(source.bodiesRead).toBe(bodiesRead);
   });
 
-  it('judges a run again that its records excluded when a person marks it good', () => {
+  it('judges an excluded run again when a person marks it good', () => {
     const source = new MadeSource();
     addRun(source, 'run', [READ]);
     let mark: RunMark | null = null;

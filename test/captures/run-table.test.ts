@@ -1,4 +1,4 @@
-/** Questions to a list that follows single changes, compared with a new list. */
+/** The answers of a list that follows single changes, compared with those of a new list. */
 import { expect, it } from 'vitest';
 import { CapturedRuns } from '../../src/captures/captured-runs.ts';
 import type { SaidOfRuns } from '../../src/captures/run-entry.ts';
@@ -120,7 +120,7 @@ function answer(runs: CapturedRuns, source: MadeSource): unknown {
   return { pages, values };
 }
 
-it.each([100, 20])('the table answers after every change like a new one, with at most %i runs', (max) => {
+it.each([100, 20])('the table answers like a new one after every change, with at most %i runs', (max) => {
   const random = createPrng(11);
   const draw = (below: number) => random.below(below);
   const draws = <Item>(items: readonly Item[]): Item => items[draw(items.length)]!;

@@ -1,4 +1,4 @@
-/** Pages that are read by start, beside the same pages from a search through all runs. */
+/** Pages that are read in order of start equal the same pages from a search through all runs. */
 import { expect, it } from 'vitest';
 import { CapturedRuns } from '../../src/captures/captured-runs.ts';
 import type { SaidOfRuns } from '../../src/captures/run-entry.ts';
@@ -55,7 +55,7 @@ function readPages(runs: CapturedRuns, source: MadeSource, q: string): unknown[]
   }
 }
 
-it('pages are the same as those of a search, while runs come, begin earlier, are reported and leave', () => {
+it('pages are the same as those of a search while runs arrive, get an earlier start, are reported or are dropped', () => {
   const random = createPrng(5);
   const draw = (below: number) => random.below(below);
   const source = new MadeSource();

@@ -1,6 +1,6 @@
 /**
- * The cost of answers at other tiers of service than the standard one, in the forms in which providers report them: the
- * price of that tier, and no cost without one.
+ * The cost of answers at a tier of service other than the standard one, in the forms in which providers report tiers:
+ * the price of that tier, and no cost if the tier has no price.
  */
 import { describe, expect, it } from 'vitest';
 import { CacheDoctor } from '../../src/captures/cache-doctor.ts';
@@ -12,7 +12,7 @@ import { decodeExchange } from '../../src/providers/decode.ts';
 import { NormalReading } from '../../src/providers/normal-reading.ts';
 import { MadeSource } from './made-run.ts';
 
-/** The list price of each answer below is $10, and half of it at any tier that these tests price. */
+/** Each answer below has a list price of $10. The only tier with a price, `flex`, costs half of it. */
 const PRICES: Prices = { '*': { input: 10, output: 0, cache_read: 0, tiers: { flex: 0.5 } } };
 const MILLION = 1_000_000;
 
@@ -35,7 +35,7 @@ function read({ shape, path = '/v1/any', answer, headers = [] }: Told) {
     path,
     status: 200,
     request_headers: [],
-    // The request asks for another tier than the answer has.
+    // The request names another tier than the answer.
     request_body: Buffer.from(
       JSON.stringify({ model: 'm', service_tier: 'priority', speed: 'fast', messages: [] }),
     ),
@@ -313,7 +313,7 @@ it('the cost of a Converse stream uses the tier in its last event', () => {
   expect(reader.finish().usage).toMatchObject({ input_tokens: 1, tier: 'priority' });
 });
 
-it('a cache miss costs what its tier charges', () => {
+it('the cost of a cache miss has the price of its tier', () => {
   const costOf = (tier: string): number | null => {
     const source = new MadeSource();
     const system = `You mend code. ${'Read before you write. '.repeat(400)}`;

@@ -172,7 +172,7 @@ describe('traceRun', () => {
     for (const { words } of provenance.reasons) expect(words).toMatch(/\w+ \w+/);
   });
 
-  it('is not golden if a call still waits for a tool, whichever wire format says it is over', () => {
+  it('is not golden if a call still waits for a tool, even if the answer says that the run has ended', () => {
     const source = new MadeSource();
     source.add({
       run_id: 'forced',
@@ -195,7 +195,7 @@ describe('traceRun', () => {
     expect(provenance.reasons.map(({ code }: { code: string }) => code)).toEqual(['unfinished']);
   });
 
-  it('follows the monitor run that contradicts', () => {
+  it('is not golden if the monitor run with its id has failed', () => {
     const source = new MadeSource();
     addToolLoop(source, 'mend-1', true);
     const failed = traceAll(source, { ...NOTHING, words: { ...NO_WORDS, outcome: 'failure_tests' } })[0];
@@ -208,7 +208,7 @@ describe('traceRun', () => {
     expect(succeeded.provenance.supports_universal_claims).toBe(true);
   });
 
-  it('gives results the ids of the calls here if the client invented others', () => {
+  it('gives results the ids of their calls in the trace if the client sent other ids', () => {
     const path = '/v1beta/models/gemini-x:generateContent';
     const call = { functionCall: { name: 'read', args: { path: 'a' } } };
     const answer = (parts: unknown[]) => ({ candidates: [{ content: { parts }, finishReason: 'STOP' }] });
@@ -262,7 +262,7 @@ describe('traceRun', () => {
     source.add(turn(null, [user('a')], said('one')));
     source.add(turn(null, [user('a'), assistant('one'), user('b')], said('two')));
     expect(traceAll(source)[0].provenance.supports_universal_claims).toBe(true);
-    // A separate conversation within the run: it is unknown whether all its turns are there.
+    // For a separate conversation within the run, it is unknown whether all of its turns were captured.
     source.add(turn(null, [user('sub-agent')], said('three')));
     const { turns, provenance } = traceAll(source)[0];
     expect(turns[2].messages_added).toEqual([
