@@ -8,7 +8,7 @@ import { WholeService } from '../fixtures/whole-service.ts';
 import { makeFolder } from '../storage/folder.ts';
 import { CliChild } from './child.ts';
 
-/** Every folder and file below it, with its permissions. */
+/** The folder or file and everything below it, with permissions. */
 function walk(path: string): { path: string; isFolder: boolean; mode: string }[] {
   const stat = lstatSync(path);
   const isFolder = stat.isDirectory();
@@ -16,20 +16,20 @@ function walk(path: string): { path: string; isFolder: boolean; mode: string }[]
   return isFolder ? [own, ...readdirSync(path).flatMap((name) => walk(join(path, name)))] : [own];
 }
 
-// The umask that removes no permissions.
+// This umask removes no permissions.
 describe('under umask 000', () => {
   it('the files of a service and of the commands are closed to other users', async () => {
     const folder = makeFolder();
     await using service = new WholeService(join(folder, 'data'), {}, '000');
     await service.start();
     await service.use('whatever it is about');
-    // While it runs, it has lock files and redo logs.
+    // A running service also has lock files and redo logs.
     const running = walk(service.dir);
     const out = (name: string) => join(folder, name);
     await service.run('backup', '--out', out('copy'));
     await service.run('trace', '--out', out('traces.jsonl'));
     await service.run('patterns', 'export', '--tier', 'e2', out('patterns.jsonl'));
-    // So few runs make no student, but the results of reading them are stored beside the output folder.
+    // There are too few runs for a student, but what `distill` has read is stored beside the output folder.
     await service.try('distill', '--out', out('student'));
     expect(await service.stop()).toBe(0);
     const left = readdirSync(folder).flatMap((name) => walk(join(folder, name)));
@@ -81,7 +81,7 @@ describe('files that an earlier version left open to other users', () => {
     const lines = (await second.ended).stderr.split('\n').filter((line) => line.includes('chmod'));
     expect(lines).toHaveLength(1);
     const line = JSON.parse(lines[0]!) as { msg: string; places: number; first: string };
-    // Names the folder, the secrets and the database, and no file of another user.
+    // The three are the folder, the secrets and the database, without the file of another user.
     expect(line).toMatchObject({ level: 40, places: 3, first: data });
     expect(line.msg).toContain(`chmod -R go= ${data}`);
     expect(lstatSync(join(data, 'main.mdb')).mode & 0o777).toBe(0o644);

@@ -27,7 +27,8 @@ let upstream: Server;
 let delayMs: (n: number) => number = () => 0;
 
 /**
- * Calls a tool until the conversation is long enough. Its ids and words name the agent, unless all agents are alike.
+ * An answer that calls a tool until the conversation is long enough. Its ids and words name the agent, unless all
+ * agents are alike.
  */
 function answer(messages: readonly Message[]): object {
   const turn = (messages.length + 1) / 2;
@@ -94,7 +95,7 @@ async function work(url: string, task: string): Promise<void> {
   }
 }
 
-/** Lets the agents work one after the other. @returns the runs that were captured */
+/** Runs the agents one after the other. @returns the captured runs */
 async function capture(threads: number, taskOf: (agent: number) => string) {
   const folder = mkdtempSync(join(tmpdir(), 'understudy-order-'));
   const { port } = upstream.address() as AddressInfo;
@@ -123,7 +124,7 @@ async function capture(threads: number, taskOf: (agent: number) => string) {
 
 const ALL = Array.from({ length: AGENTS }, () => ({ turns: TURNS, golden: true, reasons: [] }));
 
-describe('sequential agents without labels', () => {
+describe('runs of sequential agents without labels', () => {
   const settings = [
     [2, 3],
     [2, 0],
@@ -132,12 +133,12 @@ describe('sequential agents without labels', () => {
     [5, 2],
   ] as const;
   for (const [threads, ms] of settings)
-    it(`make whole runs with ${threads} server threads and an upstream of ${ms} ms`, async () => {
+    it(`are complete with ${threads} server threads and an upstream of ${ms} ms`, async () => {
       delayMs = () => ms;
       expect(await capture(threads, (agent) => `Task ${agent}`)).toEqual(ALL);
     });
 
-  it('make whole runs although all have the same texts', async () => {
+  it('are complete although all agents have the same texts', async () => {
     delayMs = (n) => n % 6;
     expect(await capture(3, () => 'The task')).toEqual(ALL);
   });

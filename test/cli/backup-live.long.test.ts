@@ -44,9 +44,9 @@ it('a backup contains every write acknowledged before it began, and tokens and k
   expect(existsSync(join(again.dir, 'runs.mdb'))).toBe(true);
   await again.start();
   expect((await call(again.url, token, 'GET', '/auth/me')).body).toMatchObject({ id: me.id });
-  // The run exists: its start gets the same answer as the first time.
+  // The run exists, because a repeated start gets the first answer.
   expect(await start(again.url, 'before')).toEqual(begun);
-  // Midnight may have come since.
+  // The start may have been before midnight, hence two days.
   const usage = (await call(again.url, token, 'GET', '/usage/?days=2')).body as { totals: { runs: number } };
   expect(usage.totals.runs).toBeGreaterThanOrEqual(1);
 });

@@ -1,4 +1,4 @@
-/** Paths and DATA_DIRs that cannot be read or written: one line says which part is wrong and what to do. */
+/** Paths and DATA_DIRs that cannot be read or written: one line says what is wrong and what to do. */
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -52,7 +52,7 @@ describe('one line names a DATA_DIR that is not a folder:', () => {
     const all = [...commands, ['backup', '--out', join(root, 'other')], ['restore', '--from', backup]];
     for (const DATA_DIR of [file, join(file, 'below')]) {
       for (const argv of all) {
-        // A guarded command and another one run as processes.
+        // Two of the commands, a guarded one and another, run as processes.
         const isProcess = DATA_DIR === file && (argv[0] === 'token' || argv[0] === 'restore');
         const line = await refuse(argv, DATA_DIR, isProcess ? runCli : runHere);
         expect(line).toMatch(ELSEWHERE);
@@ -62,7 +62,7 @@ describe('one line names a DATA_DIR that is not a folder:', () => {
     }
   });
 
-  it('a place where no user can make folders', { tags: 'long' }, async () => {
+  it('a path where no user can create folders', { tags: 'long' }, async () => {
     for (const DATA_DIR of ['/proc/understudy', '/proc/understudy/data']) {
       for (const argv of [commands[0]!, ['restore', '--from', backup]]) {
         const line = await refuse(argv, DATA_DIR);
@@ -72,7 +72,7 @@ describe('one line names a DATA_DIR that is not a folder:', () => {
     }
   });
 
-  it('a folder with something else in the place of its secret', async () => {
+  it('a folder whose secret is not a file or is too short', async () => {
     const secret = join(root, 'strange', 'secrets', 'jwt-secret');
     mkdirSync(secret, { recursive: true });
     const line = await refuse(commands[0]!, join(root, 'strange'));
@@ -111,7 +111,7 @@ describe('one line names an impossible path:', () => {
     expect(line).toBe('understudy: there is no /proc/understudy: name another place');
   });
 
-  it('for a backup: an invalid or missing capture database is reported, not left out', async () => {
+  it('of a capture database for a backup, which is not left out silently', async () => {
     const out = join(root, 'partial');
     expect(await refuse(['backup', '--out', out, '--db', file], data)).toContain(`${file} is not a database`);
     const missing = join(root, 'missing.mdb');
@@ -121,13 +121,13 @@ describe('one line names an impossible path:', () => {
     expect(readdirSync(root).filter((name) => name.startsWith('partial'))).toEqual([]);
   });
 
-  it('for an import: a device whose line has no end', async () => {
+  it('of an import: a device whose line has no end', async () => {
     expect(await refuse(['patterns', 'import', '--tier', 'e2', '/dev/zero'], data)).toBe(
       'understudy: line 1: the line is too long; nothing was imported',
     );
   });
 
-  it('an empty path is wrong use', async () => {
+  it('an empty path, which is wrong use', async () => {
     for (const argv of [
       ['inspect', '--db', ''],
       ['trace', '--db='],

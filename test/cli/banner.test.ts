@@ -1,4 +1,4 @@
-/** The terminal's lines after the start, in environments that a test process cannot have. */
+/** The banner that a service prints after its start, for environments that a test process cannot have. */
 
 import { describe, expect, it } from 'vitest';
 import { renderBanner } from '../../src/cli/banner.ts';
@@ -24,14 +24,14 @@ describe('the banner', () => {
     expect(banner({}, { cwd: '/srv' })).toContain('--db /home/me/understudy/data/capture.mdb\n');
   });
 
-  it('includes Node in its commands if npx brought the running Node only for now', () => {
+  it('starts its commands with npx if npx installed the running Node only temporarily', () => {
     const exec_path = '/home/me/.npm/_npx/0123456789abcdef/node_modules/node/bin/node';
     expect(banner({}, { exec_path })).toContain(
       '\n  npx -y -p node@22 -c "node src/cli/understudy.mjs inspect --db data/capture.mdb"\n',
     );
   });
 
-  it('marks headings where colours are shown, and changes nothing else', () => {
+  it('marks headings if the terminal shows colours, and changes nothing else', () => {
     const colored = banner({}, { has_color: true });
     expect(colored).toContain('\u001b[1mPoint an agent at the gateway:\u001b[22m');
     expect(colored.replace(/\u001b\[\d+m/g, '')).toBe(banner({}));
@@ -52,7 +52,7 @@ describe('the banner', () => {
     expect(text).not.toMatch(/inspect|capture database/);
   });
 
-  it('links to the dashboard, signed in if no other service makes tokens', () => {
+  it('links to the dashboard, with a token unless another service issues tokens', () => {
     expect(banner({})).toContain('\nDashboard:\n  http://127.0.0.1:8000/\n');
     const signed = renderBanner(
       loadConfig({ listener: 'gateway' }, {}),

@@ -20,15 +20,15 @@ interface Ending {
 }
 
 /**
- * `auto` would start as many threads as the machine has cores. This older name yields to the newer one.
- * TEST_SERVER_THREADS and TEST_ACTOR_THREADS run the same tests with others.
+ * Few threads, because `auto` would start as many as the machine has cores. A test that sets SERVER_THREADS overrides
+ * FRONT_THREADS, its older name. TEST_SERVER_THREADS and TEST_ACTOR_THREADS run the same tests with other numbers.
  */
 export const FEW_THREADS = {
   FRONT_THREADS: process.env.TEST_SERVER_THREADS ?? '1',
   ACTOR_THREADS: process.env.TEST_ACTOR_THREADS ?? '1',
 };
 
-/** Runs a command to its end, as a process (below) or in the test's own (here.ts). */
+/** Runs a command to its end, as a process (below) or in the test's own process (here.ts). */
 export type RunCommand = (
   argv: string[],
   env?: Record<string, string>,
@@ -42,9 +42,9 @@ export class CliChild {
 
   /**
    * @param argv the words after `understudy`
-   * @param options `env`: added to a bare environment; `entry`: another copy of the command; `cwd`: where it runs;
-   * `file_bytes_max`: limit of a file's size, `descriptors_max`: limit of open descriptors, both by `prlimit`; `umask`:
-   * of the shell; `terminal`: run it on a terminal, made by `script`
+   * @param options `env`: added to a bare environment; `entry`: another copy of the command; `cwd`: the working
+   * directory; `file_bytes_max`, `descriptors_max`: limits that `prlimit` sets; `umask`: set before the start;
+   * `terminal`: whether it runs on a terminal, which `script` makes
    */
   constructor(
     argv: string[],
@@ -70,7 +70,7 @@ export class CliChild {
     const inTerminal = ['script', '-qefc', `exec ${command.map(quoteForShell).join(' ')}`, '/dev/null'];
     const [program, ...words] = (options.terminal ? inTerminal : command) as [string, ...string[]];
     this.process = spawn(program, words, {
-      // None of the developer's own settings, and no colours.
+      // Without the developer's own settings and without colours.
       env: {
         PATH: process.env.PATH,
         NODE_COMPILE_CACHE: COMPILE_CACHE,
@@ -144,7 +144,7 @@ export class CliChild {
     return ending;
   }
 
-  /** Ends the process and its children if they still run. For the end of a test, before its folder is removed. */
+  /** Ends the process and its children if they still run, so that the folder of the test can be removed. */
   async [Symbol.asyncDispose](): Promise<void> {
     if (process.env.NODE_V8_COVERAGE && this.isRunning) await this.#askToEnd();
     const family = this.isRunning ? listDescendants(this.process.pid!) : [];
@@ -160,7 +160,7 @@ export class CliChild {
     }
   }
 
-  /** A process that is killed does not write which lines it ran (test/coverage.ts). */
+  /** Lets the process end by itself, because a killed process writes no coverage counts (test/coverage.ts). */
   async #askToEnd(): Promise<void> {
     this.process.kill('SIGTERM');
     const given = new AbortController();
@@ -172,7 +172,7 @@ export class CliChild {
   }
 }
 
-/** How long a process may take to end by itself, when lines are counted. */
+/** How long a process may take to end by itself while coverage is counted. */
 const COUNTED_END_MS = 10_000;
 
 /** All descendants of a process; none if the system has no /proc. */
@@ -189,8 +189,7 @@ function listDescendants(pid: number): number[] {
 }
 
 /**
- * Waits until a process is gone or a zombie. A zombie, whose parent has not collected its exit status, writes nothing
- * any more.
+ * Waits until a process is gone or a zombie. A zombie has ended, but its parent has not collected its exit status.
  */
 async function awaitEnd(pid: number): Promise<void> {
   try {
@@ -200,7 +199,7 @@ async function awaitEnd(pid: number): Promise<void> {
   }
 }
 
-/** Standard error without lines of progress. A command prints them only if it takes more than half a minute. */
+/** @returns standard error without the lines of progress that a command prints if it takes more than half a minute */
 export function omitProgress(stderr: string): string {
   return stderr.replace(new RegExp(`^${PROGRESS_LINE}.*\\n`, 'gm'), '');
 }

@@ -13,7 +13,8 @@ import { runHere } from './here.ts';
 const isInstalled = (shell: string) => spawnSync(shell, ['-c', 'true']).status === 0;
 
 /**
- * Prints the completions of the words, one per line. The widgets of zsh work only in a terminal, so here they print.
+ * How each shell prints the completions of the words, one per line. The widgets of zsh work only in a terminal, so they
+ * are replaced by functions that print.
  */
 const TRIALS: Record<string, { flags: string[]; ask: (words: string[]) => string }> = {
   bash: {

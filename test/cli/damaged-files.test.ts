@@ -1,5 +1,6 @@
 /**
- * `inspect` and `trace` on files that are of another kind, cut off or damaged: always one clear line and exit status 1.
+ * `inspect` and `trace` on files that are not databases, are cut off or are damaged: always one clear line and exit
+ * status 1.
  */
 import { randomBytes } from 'node:crypto';
 import {
@@ -238,7 +239,7 @@ describe('a guarded command', () => {
     },
   );
 
-  it('gets its arguments; its messages and its exit status are passed on', async () => {
+  it('gets its arguments, and its messages and exit status are those of the command line', async () => {
     const { status, err } = await guard(
       `process.stderr.write(process.argv.slice(2).join(' ') + '\\ninternal affairs\\n\\r\\x1b[Kdone 5 %'); process.exitCode = 78;`,
     );

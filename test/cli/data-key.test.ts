@@ -1,7 +1,7 @@
 /**
- * DATA_KEY_FILE from the outside: a service with a key leaves no plain text on the disk, and the commands can read its
- * data. Every command refuses a wrong key, a missing key, and a key for data that is not encrypted. Two services are
- * filled once, one with a key and one without. The tests use their data in this order.
+ * DATA_KEY_FILE: a service with a key leaves no plain text on the disk, and the commands can read its data. Every
+ * command refuses a wrong key, a missing key, and a key for data that is not encrypted. Two services are filled once,
+ * one with a key and one without. The tests depend on their order.
  */
 import { randomBytes } from 'node:crypto';
 import { existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
@@ -22,7 +22,7 @@ let folder: string;
 let DATA_KEY_FILE: string;
 let sealed: WholeService;
 let plain: WholeService;
-/** Content of an attachment of the second service. */
+/** The content of an attachment that the service without a key has captured. */
 let picture: Buffer;
 beforeAll(() => {
   folder = mkdtempSync(join(tmpdir(), 'understudy-key-'));
@@ -69,7 +69,7 @@ it('a data key encrypts all data on the disk, in every file at every moment, and
     ).toBe(true);
   expect(names.some((name) => name.startsWith('pattern-graphs'))).toBe(false);
 
-  // All acknowledged and captured data is there.
+  // After a restart, all acknowledged and captured data can be read.
   await service.start();
   const listed = await service.run('inspect');
   expect(listed).toContain('run-a');
@@ -93,7 +93,7 @@ it('a data key encrypts all data on the disk, in every file at every moment, and
   expect(await again.stop()).toBe(0);
 });
 
-it('the right data key is required by every command: another one, none, or one for unencrypted data is refused', {
+it('every command refuses another data key, a missing one, and a key for unencrypted data', {
   tags: 'long',
 }, async () => {
   const other = { DATA_KEY_FILE: writeKey(folder, 'other') };
@@ -139,7 +139,7 @@ it('the right data key is required by every command: another one, none, or one f
     }
   }
   for (const name of ['traces', 'refused', 'patterns']) expect(existsSync(out(name)), name).toBe(false);
-  // Words that a search would find in unencrypted data.
+  // In unencrypted data, the same search finds the words.
   expect(readAllFiles(plain.dir).some(({ bytes }) => bytes.includes(CANARY))).toBe(true);
 });
 
@@ -199,7 +199,7 @@ it('rekey changes the key: from no encryption, to another key, and back to none'
     expect(done.stdout).toMatch(words);
     if (to !== 'none') expectNothing(dir, picture);
     await using service = new WholeService(dir, to === 'none' ? {} : { DATA_KEY_FILE: to });
-    // Once under a key and once without: a service takes up what was rewritten.
+    // A service starts from the rewritten data, once with a key and once without.
     if (to !== second) await service.start();
     expect(await service.run('inspect', '--run', 'run-a')).toContain(CANARY);
     expect(await service.run('inspect', '--exchange', '4', '--raw', 'request')).toContain(

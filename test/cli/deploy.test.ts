@@ -44,7 +44,7 @@ it('deploy/compose.yaml mounts existing files and sets existing variables', () =
   }
 });
 
-it('deploy/compose-gateways.yaml sends captures of two gateways to the place that the API reads', () => {
+it('deploy/compose-gateways.yaml sends the captures of two gateways to the bucket that the API reads', () => {
   const { services, volumes, secrets } = parse(read('deploy/compose-gateways.yaml'), { merge: true }) as {
     services: Record<
       string,
@@ -64,7 +64,7 @@ it('deploy/compose-gateways.yaml sends captures of two gateways to the place tha
   for (const { command, environment } of Object.values(gateways)) {
     expect(command[0]).toBe('gateway');
     expect(environment.CAPTURE_BUCKET_URL).toBe(place);
-    // What one encrypts, the other must open.
+    // The API must be able to decrypt what the gateways encrypt.
     expect(environment.DATA_KEY_FILE).toBe(api!.environment.DATA_KEY_FILE);
   }
   expect(new Set([api!, s3!, ...Object.values(gateways)].flatMap((service) => service.volumes)).size).toBe(4);
@@ -77,7 +77,7 @@ it('deploy/compose-gateways.yaml sends captures of two gateways to the place tha
   }
 });
 
-it('the Kubernetes manifests and the chart start the same as compose, with existing variables', () => {
+it('the Kubernetes manifests and the chart start the same service as compose, with existing variables', () => {
   const text = read('deploy/kubernetes/understudy.yaml');
   const [, stateful] = parseAllDocuments(text).map((document) => document.toJS());
   const { securityContext, containers } = stateful.spec.template.spec;
@@ -136,7 +136,7 @@ describe('the systemd units', () => {
   it.skipIf(!hasSystemd)('are valid for systemd, where that is installed', () => {
     for (const unit of UNITS) {
       const text = read(join('deploy', unit)).replaceAll('/usr/bin/node', process.execPath);
-      // This machine has no such user.
+      // The user that the unit names may not exist on this machine.
       writeFileSync(join(folder, unit), text.replace('User=understudy', 'User=root'));
     }
     const { stderr } = spawnSync('systemd-analyze', ['verify', ...UNITS.map((unit) => join(folder, unit))], {
@@ -204,7 +204,7 @@ describe.skipIf(!hasNginx)('nginx with deploy/nginx.conf, where nginx is install
     const nginx = spawn('nginx', ['-c', join(folder, 'nginx.conf'), '-e', 'stderr'], { stdio: 'ignore' });
     stop = async () => {
       const ended = once(nginx, 'exit');
-      // A killed master leaves its worker.
+      // SIGTERM, because a worker would outlive a master that was killed by SIGKILL.
       nginx.kill('SIGTERM');
       await ended;
     };

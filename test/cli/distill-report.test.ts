@@ -1,4 +1,4 @@
-/** The report of a round for people: it begins with what would be served, and leaves out no problem. */
+/** The report of a round in words: it begins with what would be served, and names every problem. */
 import { expect, it } from 'vitest';
 import { makeDraft } from '../../bench/made-manifest.ts';
 import { describeRound } from '../../src/cli/distill-report.ts';
@@ -122,7 +122,7 @@ it('the report names each agent, and what it needs', () => {
       'book (only 20 golden runs had it; would be served if more golden runs had it), ' +
       'wipe (an operator excluded it; would be served if a round ran without --never-serve for its tool)',
   );
-  // 38 golden runs are not "0 of 11": they have the answer, and are not alike.
+  // "0 of 11" would be wrong for `note`: 38 golden runs have the answer, but they are not alike.
   expect(text).toContain(
     'not served: note (of 38 golden runs with it, none is near enough to another one; would be served if 11 golden runs were alike), ' +
       'move (only 24 golden runs had it; would be served if 26 golden runs had it), ' +

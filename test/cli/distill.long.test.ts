@@ -30,7 +30,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-/** A second agent queries a database; its first query is always wrong. */
+/** The answers for both agents. The second one queries a database, and its first query is always wrong. */
 function script(request: ScriptRequest): ScriptedAnswer {
   if (!request.tools.includes('run_sql')) return orderScript(request);
   const { text, tool_results: results, messages } = request;
@@ -67,7 +67,7 @@ async function readRelegation(url: string): Promise<{ served: number }> {
 
 const orders = createPrng(20);
 
-/** A labelled run of the order agent. @returns its last words and how many answers it took */
+/** Makes a labelled run of the order agent. @returns its last text and the number of its answers */
 async function runOrder(
   url: string,
   run: string,
@@ -93,7 +93,7 @@ async function runOrder(
   }
 }
 
-/** A run of the other agent, without a label and with a clock in its system prompt. */
+/** Makes a run of the database agent, without a label and with the time in its system prompt. */
 async function runQuery(url: string, table: string, rows: number): Promise<string> {
   const messages: unknown[] = [
     { role: 'user', content: `How many rows are in table ${table} of the shop's database?` },
@@ -188,7 +188,7 @@ describe('a student from captured runs', () => {
     await using serving = await startGateway({
       SVC_DISTILL_DIR: join(folder, 'student'),
       GW_RELEGATION_AUDIT: '0',
-      // What the runs' client sends.
+      // The key that the client of the runs sends.
       SVC_STUDENT_KEYS: 'none',
       GW_STUDENT_TIMEOUT_MS: '60000',
     });
@@ -242,9 +242,9 @@ describe('a student from captured runs', () => {
     rmSync(out, { recursive: true });
     const again = await runCli([...argv, '--json'], env);
     expect(JSON.parse(again.stdout)).toMatchObject({ outcome: 'published', version: 1, read: 0 });
-    // The manifest, the patterns, the published student, the measured student, and the versions.
+    // The five are the manifest, the patterns, the published student, the measured student, and the versions.
     expect(readdirSync(out)).toHaveLength(5);
-    // A truncated cache is removed.
+    // A truncated cache is removed, so that all runs are read again.
     truncateSync(`${out}.work/digests.mdb`, 5_000);
     const anew = await runCli([...argv, '--json'], env);
     expect(JSON.parse(anew.stdout)).toMatchObject({ outcome: 'published', version: 2, read: looked_at });

@@ -22,7 +22,7 @@ const SECRET = `never-to-be-found-${randomBytes(12).toString('hex')}`;
 const ROUNDS = 10;
 const RUNS = ['keep-a', 'gone', 'keep-b'];
 
-/** Three conversations over three files; one of them is to be erased. @returns each body by its id */
+/** Stores three conversations in three files. One of them will be erased. @returns each body by its id */
 async function fill(dir: string): Promise<Map<number, { run: string; body: Buffer }>> {
   const made = new Map<number, { run: string; body: Buffer }>();
   const log = await CaptureLog.open({
@@ -65,13 +65,13 @@ it('a kill during an erasure leaves all or nothing erased, and other data unchan
     const at = join(root, `round-${round}`);
     cpSync(full, at, { recursive: true });
     const child = startErase(at);
-    // At a random time of the run, and often during its writes near the end.
+    // The kill comes at a random time, often during the writes near the end of the erasure.
     const wait = took * (0.35 + (0.65 * prng.below(1_000)) / 1_000);
     const timer = setTimeout(() => child.process.kill('SIGKILL'), wait);
     const { signal } = await child.ended;
     clearTimeout(timer);
     if (signal === 'SIGKILL') killed++;
-    // The next process undoes or finishes the interrupted erasure: here an erasure of an unknown run.
+    // The next process undoes or finishes the interrupted erasure. Here it erases an unknown run.
     const settled = new CliChild(['erase', '--run', 'unknown'], { env: { DATA_DIR: at } });
     expect((await settled.ended).code).toBe(0);
     const stored = await readCaptured(join(at, 'capture.mdb'));

@@ -1,6 +1,6 @@
 /**
- * `understudy distill --export`: golden runs as lines for fine-tuning a model. The oracle is the official SDKs' types
- * for such lines.
+ * `understudy distill --export`: golden runs as lines for fine-tuning a model. The lines must be valid values of the
+ * official SDKs' types.
  */
 import { execFile } from 'node:child_process';
 import {
@@ -32,7 +32,7 @@ beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), 'export-'));
   db = join(folder, 'capture.mdb');
   const exchanges = Array.from({ length: RUNS }, (_, at) => basketExchanges(at)).flat();
-  // A run in which a student answered one step, a run without an end, and a run with a key.
+  // Added: a run in which a student answered one step, a run without an end, and a run with a secret.
   const served = basketExchanges(RUNS, 'served');
   served[1]!.served_by = 'student';
   const cut = basketExchanges(RUNS + 1, 'cut').slice(0, 2);
@@ -59,10 +59,10 @@ async function exportAs(form: string, out: string, ...more: string[]): Promise<E
   return JSON.parse(stdout) as ExportReport;
 }
 
-/** The basket to which a line belongs. */
+/** @returns the number of the basket that a line is about, which is different in each run */
 const basketOf = (line: Line): string => /B-\d+/.exec(JSON.stringify(line))![0];
 
-/** The compiler's errors for lines as values of the SDK's types. */
+/** Compiles the lines as values of the SDK's types. @returns the compiler's errors */
 async function checkTypes(header: string, lines: readonly unknown[]): Promise<string> {
   const place = join(folder, 'types');
   mkdirSync(place, { recursive: true });
@@ -103,7 +103,7 @@ describe('distill --export', () => {
       ...['system', 'user', 'assistant', 'tool', 'assistant', 'tool', 'assistant'],
     ]);
     expect(line!.tools).toHaveLength(2);
-    // What a student answered has no weight, and everything else has.
+    // Only the student's answer has the weight 0.
     const all = [...train, ...heldOut];
     const weights = all.flatMap(({ messages }) =>
       messages.flatMap(({ role, weight }) => (role === 'assistant' ? [weight] : [])),
@@ -135,13 +135,15 @@ describe('distill --export', () => {
     expect(await checkTypes(ANTHROPIC, lines.slice(0, 20))).toBe('');
   });
 
-  it('holds out the requested share, and replaces only an export', { tags: 'long' }, async () => {
+  it('holds out the requested share, and replaces no folder other than an export', {
+    tags: 'long',
+  }, async () => {
     const report = await exportAs('openai', 'again', '--held-out', '0.5');
     expect(report.held_out).toBe(0.5);
     expect(report.held_out_runs.length).toBeGreaterThan(RUNS / 4);
     const again = await exportAs('openai', 'again', '--held-out', '0.25');
     expect(again.held_out_runs.length).toBeLessThan(report.held_out_runs.length);
-    // What was held out of fewer is held out of more.
+    // A smaller share holds out a part of the runs that a larger one holds out.
     for (const run of again.held_out_runs) expect(report.held_out_runs).toContain(run);
 
     mkdirSync(join(folder, 'other'));

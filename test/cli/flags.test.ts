@@ -20,7 +20,7 @@ import { runCli } from './child.ts';
 
 const io: CliIo = { out: async () => {}, err: () => {}, is_terminal: false, has_color: false };
 
-/** The message after a wrong use. */
+/** @returns the message after a wrong use */
 async function refusalOf(act: () => unknown): Promise<string> {
   try {
     await act();
@@ -34,9 +34,9 @@ async function refusalOf(act: () => unknown): Promise<string> {
 
 interface Entry {
   run: (argv: string[]) => Promise<number>;
-  /** One that takes a value. */
+  /** An option of the command that takes a value. */
   text: string;
-  /** Words for the command, up to one too many. */
+  /** Words for the command, one more than it accepts. */
   words: string[];
 }
 
@@ -114,7 +114,7 @@ for (const [at, argv] of misuses.entries())
 const KINDS = { db: 'text', 'not-golden': 'switch' } as const;
 
 describe('flags', () => {
-  it('are read in any order and both forms, the last one counts, and words are separate', () => {
+  it('are read in any order and both forms, separately from words, and the last one counts', () => {
     const argv = ['--db', 'a', 'one', '--not-golden', '--db=--b', 'two', '--', '--db', '-'];
     expect(readFlagsAndWords(argv, KINDS)).toEqual({
       values: { db: '--b', 'not-golden': true },
@@ -172,7 +172,7 @@ describe('flags', () => {
   });
 });
 
-it('a suggested name is within two edits, and shares something with the input', () => {
+it('a suggested name differs by at most two edits, and has something in common with the input', () => {
   const names = ['up', 'serve', 'inspect'];
   expect(findNearestName('inpsect', names)).toBe('inspect');
   expect(findNearestName('serv', names)).toBe('serve');

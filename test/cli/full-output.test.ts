@@ -1,4 +1,4 @@
-/** Output that cannot be written is a failure that says so in one line. */
+/** A command whose output cannot be written fails with one line that says so. */
 import { spawnSync } from 'node:child_process';
 import { closeSync, openSync, readdirSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
@@ -71,7 +71,7 @@ describe('an error names the path that is full', () => {
       const env = { DATA_DIR: data };
       const { code, stdout, stderr } = await new CliChild(argv, { env, file_bytes_max: bytesMax }).ended;
       expect({ code, stdout }, stderr).toEqual({ code: 1, stdout: '' });
-      // LMDB writes lines itself.
+      // LMDB itself prints lines before the last one.
       return stderr.trimEnd().split('\n').at(-1);
     };
     const other = `correct that, or set another DATA_DIR (${DATA_DIR} now)`;

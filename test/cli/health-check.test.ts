@@ -20,7 +20,7 @@ writeFileSync(cert, TEST_CERTIFICATE);
 writeFileSync(key, TEST_KEY, { mode: 0o600 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-/** A port without a listener, and a process that is not the service. */
+/** `CLOSED`: a port without a listener. `NO_SERVICE`: the id of a process that is not the service. */
 const CLOSED = '1';
 const NO_SERVICE = String(process.pid);
 

@@ -6,7 +6,7 @@ import { makeExchange } from '../storage/captured.ts';
 import { makeFolder } from '../storage/folder.ts';
 import { CliChild } from './child.ts';
 
-/** As objects, they would exceed the heap below many times. */
+/** So many exchanges that they would exceed the heap below many times as objects. */
 const EXCHANGES = 80_000;
 const HEAP_MB = 40;
 

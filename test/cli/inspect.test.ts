@@ -1,4 +1,4 @@
-/** `understudy inspect` from a user's view: tables, a run as a conversation, JSON, raw bytes, mistakes. */
+/** `understudy inspect` from a user's view: tables, a run as a conversation, JSON, raw bytes, and wrong use. */
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -58,7 +58,7 @@ async function inspect(
 
 const loop = (source: MadeSource): void => addToolLoop(source, 'mend-1', true);
 
-/** Everything with which a text could attack a terminal: CSI, OSC, 8-bit CSI, overrides, a lone surrogate. */
+/** Text that could attack a terminal: CSI, OSC, 8-bit CSI, overrides of the direction, a lone surrogate. */
 const HOSTILE = '\u001b[2J\u001b]0;owned\u0007\u009b31m\r\u202egnp.exe\ufeff';
 
 describe('a query', () => {
@@ -94,7 +94,7 @@ describe('a query', () => {
     expect((await inspect(['tool:none'], fill)).out).toBe('No such run.\n');
   });
 
-  it('says where it is wrong', async () => {
+  it('with a mistake is refused, and the error shows the place', async () => {
     const wrong = await inspect(['cost:>1 modle:x']).catch((thrown) => thrown);
     expect(wrong).toBeInstanceOf(UsageError);
     expect(wrong.message).toContain('did you mean "model"?');
@@ -238,7 +238,7 @@ describe('the table of runs', () => {
     expect(JSON.parse((await inspect(['--limit', '2', '--json'], fill)).out)).toMatchObject({
       left_out_runs: 228,
     });
-    // Each takes 1.5 s, and they begin a second apart from 03:04:01 on.
+    // Each run takes 1.5 s, and one begins each second from 03:04:01 on.
     expect(await shown(['--since', '2026-01-02T03:07:50Z'])).toEqual(['run-229', 'run-230']);
     expect(await shown(['--golden'])).toEqual([]);
     expect(await shown(['--not-golden', '--limit', '1'])).toEqual(['run-230']);
@@ -272,7 +272,7 @@ describe('the table of runs', () => {
 });
 
 describe('--run', () => {
-  it('reads as the conversation', async () => {
+  it('shows a run as its conversation', async () => {
     const { status, out } = await inspect(['--run', 'mend-1'], loop);
     expect(status).toBe(0);
     expect(out).toBe(`run      mend-1
@@ -317,7 +317,7 @@ note     baseline
     expect(out).toContain('does not continue the previous turn');
   });
 
-  it('separates the conversations of a run, and shows which continues which', async () => {
+  it('separates the conversations of a run, and shows which turn continues which', async () => {
     const ask = (
       source: MadeSource,
       seq: number,
@@ -351,7 +351,7 @@ note     baseline
     expect(out).toMatch(/#4 .*\n +does not continue the previous turn\n/);
   });
 
-  it('marks who served a turn and what broke off, and lists long arguments', async () => {
+  it('marks turns of a student and turns that broke off, and lists long arguments', async () => {
     const input = { path: 'a.ts', text: 'first line\nsecond line', note: 'x'.repeat(100) };
     const { out } = await inspect(['--run', 'r'], (source) => {
       const content = [{ type: 'tool_use', id: 'toolu_1', name: 'write_file', input }];
@@ -498,7 +498,7 @@ describe('hostile text in captures', () => {
     expect(err).not.toMatch(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202a-\u202e\ufeff]/);
   });
 
-  it('stays readable', () => {
+  it('is shown with escapes in place of harmful characters', () => {
     expect(makeHarmless('tab\there\r\nümlaut 漢字 🎉 \u001b[31m \u202e \ud800')).toBe(
       'tab\there\nümlaut 漢字 🎉 \\x1b[31m \\u{202e} \\u{d800}',
     );

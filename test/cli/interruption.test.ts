@@ -15,7 +15,7 @@ import { makeExchange } from '../storage/captured.ts';
 import { CliChild } from './child.ts';
 
 const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
-/** Many times the capacity of a pipe. */
+/** Long enough that the output is many times the capacity of a pipe. */
 const LARGE_BYTES = 8 * 1024 * 1024;
 
 let folder = '';
@@ -79,7 +79,7 @@ for (const [at, signal] of SIGNALS.entries())
       await using child = new CliChild(['inspect', '--db', large, '--exchange', '1', '--raw', 'request'], {
         env: env(),
       });
-      // It waits for its reader from then on.
+      // After this output the command waits for its reader.
       await child.waitForOutput(/xxx/);
       child.process.stdout!.pause();
       child.process.kill(signal);

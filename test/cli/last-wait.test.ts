@@ -1,4 +1,4 @@
-/** How a process ends that waits for work that never settles. */
+/** When a process continues after `waitAtEnd`, which waits for its last work. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { expect, it } from 'vitest';
@@ -30,6 +30,6 @@ it.each([
   expect(await run(`${statement}; console.log('continued')`)).toEqual([0, 'continued\n']);
 });
 
-it('without it, such a process exits with status 13', async () => {
+it('a process that awaits a promise that never settles exits with status 13', async () => {
   expect(await run(`await ${NEVER}`)).toEqual([13, '']);
 });

@@ -1,6 +1,6 @@
 /**
- * `understudy loop` and `distill` with failures, at an interval, and with a cheaper model: databases made without a
- * gateway, one command of each kind as a separate process.
+ * `understudy loop` and `distill`: failures, rounds at an interval, and a cheaper model. The databases are made without
+ * a gateway. One command of each kind runs as a separate process.
  */
 import { createHash } from 'node:crypto';
 import {
@@ -86,7 +86,7 @@ function answer(messages: OrderRun['messages'], id: string): Parameters<OrderRun
   ];
 }
 
-/** One line on standard error, exit status 1, and nothing on standard output. */
+/** Expects one line on standard error, exit status 1, and nothing on standard output. */
 async function expectRefusal(argv: string[], words: string, run: RunCommand = runHere): Promise<void> {
   const { code, stdout, stderr } = await run(argv, env);
   expect([code, stdout]).toEqual([1, '']);
@@ -114,7 +114,7 @@ describe('an input or output that cannot be used', () => {
     expect(existsSync(out)).toBe(false);
   });
 
-  it('may be a directory with other content', { tags: 'long' }, async () => {
+  it('is refused and unchanged if it is a directory with other content', { tags: 'long' }, async () => {
     const full = join(folder, 'full');
     mkdirSync(full);
     writeFileSync(join(full, 'thesis.txt'), 'mine');
@@ -131,7 +131,7 @@ describe('an input or output that cannot be used', () => {
 describe('a round', () => {
   it('counts no answer as served that the gateway would decline', { tags: 'long' }, async () => {
     const strict = join(folder, 'strict.mdb');
-    // The upstream's model violated one schema, and the gateway enforces all of them.
+    // The upstream's model violated one schema. The gateway declines every answer that violates a schema.
     await captureOrders(strict, 0, 60, (body) => ({
       ...body,
       tools: TOOLS.map((tool) => ({
@@ -185,7 +185,7 @@ describe('wrong use', () => {
     [['--out', 'x', '--every', '0s'], '--every takes a time'],
     [['--out', 'x', '--every', 'often'], '--every takes a time'],
     [['--out', 'x', 'more'], 'more belongs to no option'],
-  ])('%j is told', async (argv, words) => {
+  ])('%j is refused with the reason', async (argv, words) => {
     const io: CliIo = { out: async () => {}, err: () => {}, is_terminal: false, has_color: false };
     const failure = await runLoop(argv, io).catch((error: Error) => error);
     expect(failure).toBeInstanceOf(UsageError);
@@ -244,7 +244,7 @@ describe('loop at an interval', () => {
     expect(seen).toEqual(Array(4).fill(['--out', 'x', '--db', 'y', '--once', '--json']));
   });
 
-  it('publishes as a process, ends on SIGTERM, and a later round uses new captures', {
+  it('publishes, uses new captures in later rounds, and ends on SIGTERM', {
     tags: 'long',
   }, async () => {
     const out = join(folder, 'kept-up');
@@ -284,7 +284,7 @@ describe('a database that was recreated at the same path', () => {
   });
 });
 
-describe('a round while an operator has pinned a version', () => {
+describe('a round with a version that an operator has pinned', () => {
   it('stores its student unpublished, says so, and makes it only once', { tags: 'long' }, async () => {
     const out = join(folder, 'held');
     const round = async () => {
@@ -295,7 +295,7 @@ describe('a round while an operator has pinned a version', () => {
     };
     expect(await round()).toMatchObject({ outcome: 'published', version: 1 });
     expect(await readOrders(out)).toMatchObject({ shares: [{ version: 1, share: 0.25 }] });
-    // As if they came from other runs.
+    // Another fingerprint looks as if the student had been made from other runs.
     const path = join(out, 'manifest.json');
     const manifest = JSON.parse(readFileSync(path, 'utf8'));
     writeFileSync(
@@ -373,8 +373,8 @@ describe('a student that asks a cheaper model', () => {
     },
   );
 
-  it('is not published if the model is often wrong, or missing', { tags: 'long' }, async () => {
-    // By the request, whatever the order of the requests. A kind of answer that is rarely given, and then right, lacks evidence.
+  it('is not published if the model is often wrong or cannot be reached', { tags: 'long' }, async () => {
+    // The request alone decides whether the model knows the answer, so the order of requests has no effect.
     const isLost = (request: ScriptRequest): boolean =>
       createHash('sha256').update(JSON.stringify(request)).digest()[0]! % 5 !== 0;
     const service = await startFakeProvider({

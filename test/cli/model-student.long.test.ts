@@ -28,7 +28,7 @@ beforeAll(async () => {
 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-/** Runs a command with a model of this script behind it. */
+/** Runs `distill` with a model that answers by this script. */
 async function distil(script: Script, argv: (url: string) => string[]) {
   const model = await startFakeProvider({ script });
   try {
@@ -51,7 +51,7 @@ const readManifest = (out: string): StudentManifest =>
 const kindsOf = ({ coverage }: Pick<StudentManifest, 'coverage'>) =>
   Object.fromEntries(coverage.agents![0]!.kinds!.map(({ kind, refused }) => [kind, refused]));
 
-/** One in this many of the computed answers is wrong. */
+/** A script whose computed answers are wrong once in `every` times. */
 function makeForgetful(every: number): Script {
   let settled = 0;
   return (request) => {
@@ -63,7 +63,7 @@ function makeForgetful(every: number): Script {
 }
 
 describe('a model behind the student', () => {
-  it('serves more than golden steps alone where it is right, over real sockets', async () => {
+  it('serves more than golden steps alone where the model is right, over real sockets', async () => {
     const alone = await runHere(['distill', '--db', db, '--out', join(folder, 'alone')], env);
     expect([alone.code, alone.stderr]).toEqual([0, '']);
     const asked = await distil(basketScript, asking('perfect'));
@@ -77,7 +77,7 @@ describe('a model behind the student', () => {
 
     const upstream = await startFakeProvider({ script: basketScript });
     const model = await startFakeProvider({ script: basketScript });
-    // Where the model is now.
+    // The published student names the address of a model that has ended. It is replaced by the new one.
     const place = join(folder, 'live');
     const moved = await distil(basketScript, asking('live/student'));
     expect(moved.code).toBe(0);
@@ -104,7 +104,7 @@ describe('a model behind the student', () => {
       }
       expect(served).toEqual(Array(9).fill('student'));
       expect(JSON.stringify(gateway.logged)).not.toContain('4711');
-      // Golden steps have no answer here, but the model is asked.
+      // Golden steps have no answer to this request, so the model is asked.
       const argv = ['relegation', 'explain', '2', '--db', db, '--dir', gateway.directory, '--json'];
       const explained = JSON.parse((await runHere(argv, env)).stdout) as { opinion: object };
       expect(explained.opinion).toMatchObject({
@@ -119,7 +119,7 @@ describe('a model behind the student', () => {
     }
   });
 
-  it('is left out where it is wrong, and serves where it is right', async () => {
+  it('serves the kinds of answers that it gets right, and not those that it gets wrong', async () => {
     const { code } = await distil(makeForgetful(3), asking('forgetful'));
     expect(code).toBe(0);
     const manifest = readManifest('forgetful');
@@ -135,7 +135,7 @@ describe('a model behind the student', () => {
     expect(existsSync(join(folder, 'bad', 'manifest.json'))).toBe(false);
   });
 
-  it('may be required to agree with itself: the round measures cost and gain', async () => {
+  it('may be required to give the same answer twice; the round measures the cost and the gain', async () => {
     const flags = ['--answers', '2', '--held-out', '0.6'];
     const { code, stdout } = await distil(makeForgetful(9), asking('agreeing', ...flags));
     expect(code).toBe(0);
@@ -144,7 +144,7 @@ describe('a model behind the student', () => {
     const service = measured.service!;
     expect(service.requests).toBe(2 * service.asked);
     expect(service.disagreed).toBeGreaterThan(0);
-    // A single answer is wrong too often for settling, but two equal answers are right.
+    // Single answers to `settle` steps are wrong too often, but two equal answers are right.
     expect(measured.served).toBeGreaterThan(service.single!.served);
     expect(measured.errors).toBe(0);
     expect(stdout).toMatch(/agreement +answers to \d+ steps disagreed/);
@@ -155,7 +155,7 @@ describe('a model behind the student', () => {
     expect(code).toBe(0);
     const { student, measured } = readManifest('both');
     expect(student).toMatchObject({ with_exemplar: true });
-    // Golden steps have no answer to the third computed step.
+    // Golden steps have no answer to computed steps, so these are not served.
     expect(measured.coverage).toBeLessThan(0.7);
     expect(measured.service!.single!.served).toBeGreaterThan(measured.served);
   });
@@ -164,7 +164,7 @@ describe('a model behind the student', () => {
 describe('distill --model-url', () => {
   const trying = (url: string): string[] => ['--model-url', url, '--model', 'small'];
 
-  it('says what a model would serve, for each agent and kind, and leaves nothing behind', {}, async () => {
+  it('reports what a model would serve, for each agent and kind, and writes no files', {}, async () => {
     const before = readdirSync(folder).sort();
     const { code, stdout, requests } = await distil(makeForgetful(3), trying);
     expect(code).toBe(0);

@@ -17,8 +17,8 @@ const readManifest = (folder: string) =>
   JSON.parse(readFileSync(join(root, folder, 'package.json'), 'utf8')) as Manifest;
 const { scripts, workspaces } = readManifest('.');
 /**
- * Fakes the version that the process sees. It still runs on this Node, so the entries must refuse before they read a
- * file with types.
+ * A module that fakes the version of Node. The process still runs on this Node, which could read files with types, so
+ * the test only shows that the entries refuse first.
  */
 const OLD = `data:text/javascript,Object.defineProperty(process,'versions',{value:{...process.versions,node:'20.20.2'}})`;
 
@@ -37,7 +37,7 @@ it.each([
   ['demo', 'npm run demo'],
   ['test', 'npm test'],
   ['prepare', 'npm ci'],
-])('refuses in the npm script %s', (name, again) => {
+])('an old Node is refused in the npm script %s', (name, again) => {
   const [first = ''] = scripts[name]!.split(' && ');
   expect(runOnOldNode(first.split(' ').slice(1), name)).toEqual({
     status: 1,
@@ -79,7 +79,7 @@ it('the suggested command omits words that a shell would interpret', () => {
   expect(stderr).toMatch(/ node src\/cli\/understudy\.mjs \.\.\.\n$/);
 });
 
-it('hooks exit with 0 on an old Node, so that the agent does not wait', () => {
+it('hooks exit with 0 on an old Node, so that the agent continues', () => {
   expect(runOnOldNode(['src/cli/understudy.mjs', 'hook', 'claude-code'])).toMatchObject({ status: 0 });
 });
 
@@ -94,7 +94,7 @@ it('the error says how to install packages that `npm ci` left out', () => {
     place(entry, readFileSync(join(root, entry), 'utf8'));
     place('package.json', JSON.stringify({ dependencies: { zod: '4.6.7' } }));
     const run = () => spawnSync(process.execPath, [entry], { cwd: dir, encoding: 'utf8' });
-    // The published package has no lock file.
+    // Without a lock file, as in the published package, nothing is checked.
     expect(run()).toMatchObject({ status: 0, stderr: '' });
     place('package-lock.json', '{}');
     expect(run()).toMatchObject({

@@ -1,6 +1,6 @@
 /**
- * Two gateways and one capture database, two services and one DATA_DIR: the second is refused, or waits for the first
- * one's drain, and nothing is lost. The operator's commands on the database still work meanwhile.
+ * Two gateways with one capture database, and two services with one DATA_DIR: the second one is refused, or waits until
+ * the first one has drained, and nothing is lost. Meanwhile the operator's commands on the database work.
  */
 import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
@@ -34,7 +34,7 @@ async function openUpstream() {
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, finish };
 }
 
-/** @param entry used instead of the command's own entry */
+/** @param entry a file that is started instead of the command's own entry */
 function startGateway(folder: string, upstream: string, entry?: string): CliChild {
   const child = new CliChild(['gateway'], {
     env: { GW_PORT: '0', DATA_DIR: folder, GW_UPSTREAM_BASE: upstream },
@@ -72,7 +72,7 @@ function holdEntry(): { path: string; reached(): Promise<() => Promise<void>> } 
 const findUrl = async (child: CliChild) => (await child.waitForOutput(GATEWAY))[1]!;
 
 describe('a capture database to which another process writes', () => {
-  it('is claimed when that process has drained, and holds all that both served', async () => {
+  it('is used by the second gateway after the first has drained, and contains the exchanges of both', async () => {
     const folder = makeFolder();
     const { url, finish } = await openUpstream();
     const first = startGateway(folder, url);
@@ -121,7 +121,7 @@ describe('a DATA_DIR from which another process serves', () => {
     return child;
   }
 
-  it('is refused while that process runs, but not to the operator’s commands', async () => {
+  it('is refused to a second service while the first one runs, but not to the operator’s commands', async () => {
     const folder = makeFolder();
     const first = start('serve', folder);
     await first.waitForOutput(API);
@@ -145,14 +145,14 @@ describe('a DATA_DIR from which another process serves', () => {
       const { code, stderr } = await runCli(argv, { DATA_DIR: folder, AUTH_DB_URL: 'embedded:' });
       expect({ argv, code, stderr }).toEqual({ argv, code: 0, stderr: '' });
     }
-    // The capture database is elsewhere: a separate gateway writes to it.
+    // The service does not capture, so a separate gateway may write to the capture database.
     await findUrl(startGateway(folder, 'http://127.0.0.1:9'));
     await first.kill();
     await start('serve', folder).waitForOutput(API);
-    // A dozen processes, one after the other.
+    // A dozen processes run one after the other, hence this timeout.
   }, 600_000);
 
-  it('is claimed when that process has drained', async () => {
+  it('is used by the second service after the first has drained', async () => {
     const folder = makeFolder();
     const first = start('serve', folder);
     const [, url] = await first.waitForOutput(API);
@@ -168,7 +168,7 @@ describe('a DATA_DIR from which another process serves', () => {
       `POST /v1/monitor/runs HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${KEY}\r\nContent-Type: application/json\r\n` +
         `Content-Length: ${body.length}\r\n\r\n${body.slice(0, 5)}`,
     );
-    // The same thread answers, behind the head above.
+    // The same thread answers after it has read the head above.
     expect((await fetch(`${url}/health`)).status).toBe(200);
     first.process.kill('SIGTERM');
     await vi.waitFor(() => expect(first.stderr).toContain('finishing requests in flight'), 60_000);

@@ -18,7 +18,7 @@ beforeAll(async () => {
 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-/** What a backup prints: it reads capture files, so a separate process does the work. */
+/** Runs a backup as a process. @returns what it prints */
 async function backUp(env: Record<string, string>, terminal: boolean): Promise<string> {
   await using child = new CliChild(['backup', '--out', join(folder, `backup-${++made}`)], {
     env: { DATA_DIR: folder, TERM: 'xterm-256color', ...env },

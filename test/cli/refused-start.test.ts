@@ -12,7 +12,7 @@ import { makeFolder } from '../storage/folder.ts';
 import { CliChild } from './child.ts';
 import { runHere } from './here.ts';
 
-// The tests create files for this user only, as the command does. Otherwise a start logs a second line.
+// The tests create files only for this user, as the command does. Otherwise a start would log a second line.
 let umask: number;
 beforeAll(() => {
   umask = process.umask(0o077);
@@ -29,7 +29,7 @@ async function refuse(env: Record<string, string>, argv: string[] = ['up'], byte
   return lineOf(await child.ended);
 }
 
-/** The same in the test's process: for further reasons of a refusal that a process was asked for. */
+/** Like `refuse`, but in the test's own process, for refusals whose kind another case runs as a process. */
 async function refuseHere(env: Record<string, string>, argv: string[] = ['up']) {
   return lineOf(await runHere(argv, { PORT: '0', GW_PORT: '0', ...env }));
 }
@@ -107,12 +107,12 @@ describe('a start that fails', () => {
     const reasons = {
       [file]: `${file} is not a folder`,
       [join(file, 'below')]: `${file} is not a folder`,
-      // No user can make folders there, whatever their rights.
+      // No user can create folders in /proc, whatever their rights.
       '/proc/understudy': 'nothing can be made in /proc',
       '/proc/understudy/data': 'nothing can be made in /proc',
     };
     for (const [DATA_DIR, reason] of Object.entries(reasons)) {
-      // With the words and the status of every other command.
+      // The line and the status are those of every other command.
       expect(await (DATA_DIR === file ? refuse : refuseHere)({ DATA_DIR })).toEqual({
         code: 1,
         line: `understudy: ${reason}: correct that, or set another DATA_DIR (${DATA_DIR} now)`,
@@ -135,7 +135,7 @@ describe('a start that fails', () => {
     }
   });
 
-  it('names the folder without an embedding model, and says what a model consists of', {
+  it('names the folder that has no embedding model, and says what a model consists of', {
     tags: 'long',
   }, async () => {
     const broken = makeFolder();
@@ -244,7 +244,7 @@ describe('a start that fails', () => {
 
     const OTHER = makeFolder();
     await using child = new CliChild(['up'], { env: { ...given, DATA_DIR: OTHER } });
-    // The start itself creates the databases, after it has begun to handle signals.
+    // The databases exist, so the start has begun to handle signals.
     await vi.waitUntil(() => existsSync(join(OTHER, 'main.mdb')), { timeout: PATIENCE_MS, interval: 5 });
     child.process.kill('SIGTERM');
     const ended = await child.ended;

@@ -1,4 +1,4 @@
-/** What a command that runs for minutes says about its progress, on a terminal and elsewhere. */
+/** What a command that runs for minutes prints about its progress, on a terminal and elsewhere. */
 import { describe, expect, it } from 'vitest';
 import { Progress } from '../../src/cli/progress.ts';
 import { describeRemaining, RemainingTime } from '../../src/cli/remaining-time.ts';
@@ -8,7 +8,7 @@ describe('the remaining time', () => {
     const remaining = new RemainingTime();
     expect(remaining.estimate(0, 0, 1_000)).toBeNull();
     expect(remaining.estimate(1_000, 10, 1_000)).toBeNull();
-    // 10 a second: 980 are left.
+    // At 10 per second, the remaining 980 take 98 s.
     expect(remaining.estimate(2_000, 20, 1_000)).toBe(98_000);
     // Nothing is finished for 2 s, so the estimated speed falls.
     expect(remaining.estimate(4_000, 20, 1_000)).toBe(196_000);
@@ -17,7 +17,7 @@ describe('the remaining time', () => {
     expect(remaining.estimate(65_000, 81, 1_000)).toBeCloseTo(919_000, 0);
   });
 
-  it('is unknown at the beginning of another part, and without a total', () => {
+  it('is unknown at the beginning of a new part, and without a total', () => {
     const remaining = new RemainingTime();
     remaining.estimate(0, 0, 10);
     expect(remaining.estimate(5_000, 5, 10)).toBe(5_000);
@@ -40,7 +40,7 @@ describe('the remaining time', () => {
     [40_000, 'about 40 s left'],
     [5 * 60_000, 'about 5 min left'],
     [3 * 3_600_000, 'about 3 h left'],
-  ])('is told for %i ms', (ms, words) => {
+  ])('is described in words for %i ms', (ms, words) => {
     expect(describeRemaining(ms)).toBe(words);
   });
 });

@@ -9,7 +9,7 @@ import { makeExchange } from '../storage/captured.ts';
 import { makeFolder } from '../storage/folder.ts';
 import { runHere } from './here.ts';
 
-/** A gateway that has sent one run. @returns its name in the bucket */
+/** Sends one run to the bucket, as a gateway does. @returns the name of the gateway in the bucket */
 async function sendRun(place: string, run_id: string, dataKey: Buffer | null = null): Promise<string> {
   const path = join(makeFolder(), 'capture.mdb');
   const log = await CaptureLog.open({

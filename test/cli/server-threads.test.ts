@@ -45,7 +45,7 @@ it('two server threads both serve, and count as one', async () => {
   const port = Number(new URL(running.gateway_url!).port);
   const body = Buffer.from('{"model":"m","messages":[{"role":"user","content":"hello"}]}');
   const request = messageBytes('POST /v1/messages HTTP/1.1', [['host', 'gw']], body);
-  // Each on a new connection, which the kernel spreads over the listeners.
+  // Each request has a new connection, and the kernel spreads connections over the server threads.
   await Promise.all(Array.from({ length: EXCHANGES }, () => rawRequest(port, request)));
   const admin = async (path: string, method = 'GET') =>
     (await (

@@ -1,6 +1,6 @@
 /**
- * Signals at random moments of the start or end of a service, with each fate of its output (signal-draw.ts).
- * SIGNAL_DRAWS sets how many.
+ * Signals at random moments of the start or end of a service, for each kind of reader of its output (signal-draw.ts).
+ * SIGNAL_DRAWS sets the number of signals.
  */
 import { expect, it } from 'vitest';
 import { createPrng } from '../../src/std/prng.ts';
@@ -14,6 +14,6 @@ it('a service ends at every signal', { timeout: 3_600_000 }, async () => {
   let watched = 0;
   for (let draw = 0; draw < DRAWS; draw++)
     if (!(await drawSignal(random, READERS[draw % READERS.length]!))) watched++;
-  // One hang with an unknown cause was observed. The watcher ends it within the grace period.
+  // A very rare hang has an unknown cause. The watcher ends it within the grace period, so one is allowed.
   expect(watched).toBeLessThanOrEqual(1);
 });

@@ -1,4 +1,4 @@
-/** A signal at any moment of a service's start or end: the service ends by itself, whatever happens to its output. */
+/** A signal at any moment of a service's start or end: the service ends by itself, for each kind of reader. */
 import { describe, expect, it } from 'vitest';
 import { createPrng } from '../../src/std/prng.ts';
 import { drawSignal, READERS } from '../fixtures/signal-draw.ts';

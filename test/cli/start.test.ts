@@ -147,7 +147,7 @@ describe('the drain', () => {
         await child.waitForOutput(WHOLE);
         const gateway = new URL(GATEWAY.exec(child.stdout)![1]!);
         const arrived = once(upstream, 'connection');
-        // The kernel spreads them over the server threads.
+        // The kernel spreads the connections over the server threads.
         const clients = Array.from({ length: 8 }, () => {
           const client = connect(Number(gateway.port), gateway.hostname);
           client.on('error', () => {});
@@ -155,7 +155,7 @@ describe('the drain', () => {
           return client;
         });
         const [socket] = await arrived;
-        // Signals close together count as one press of Ctrl-C, so the test sends several.
+        // Signals in quick succession count as one press of Ctrl-C, so the test sends several.
         await vi.waitUntil(() => !child.process.kill(signal) || !child.isRunning, {
           timeout: PATIENCE_MS,
           interval: 100,

@@ -1,13 +1,15 @@
-/** After SIGTERM a service first says that it stops, on every server thread, and still answers everything else. Own process. */
+/** After SIGTERM every server thread reports the stop on `/ready`, and still answers other requests. Own process. */
 import { expect, it, onTestFinished } from 'vitest';
 import { WholeService } from '../fixtures/whole-service.ts';
 import { makeFolder } from '../storage/folder.ts';
 
-it('says that it stops for STOP_NOTICE_MS, serves meanwhile, and ends', { tags: 'long' }, async () => {
+it('a service reports its stop for STOP_NOTICE_MS, serves requests meanwhile, and ends', {
+  tags: 'long',
+}, async () => {
   const service = new WholeService(makeFolder(), { STOP_NOTICE_MS: '3000', SERVER_THREADS: '2' });
   onTestFinished(() => service[Symbol.asyncDispose]());
   await service.start();
-  // Each request has its own connection, so both threads get some.
+  // Each request has its own connection, so that both threads get requests.
   const ask = async (url: string) => {
     const response = await fetch(url, { headers: { connection: 'close' } });
     return [response.status, await response.text()] as const;

@@ -34,7 +34,7 @@ const refuse = async (code: number, words: string, ...argv: string[]) => {
 
 type Kinds = NonNullable<NonNullable<StudentManifest['coverage']['agents']>[number]['kinds']>;
 
-/** A version with two agents, whose groups name their version. */
+/** Publishes a version with two agents. The names of its groups contain `mark`. */
 function publish(mark: string, threshold = 0.25, kinds: Kinds = []) {
   const agent = (name: string) => ({
     agent: name,
@@ -119,7 +119,7 @@ describe('versions', () => {
     await refuse(1, 'orders.json: damaged', 'suspend', '--all');
   });
 
-  it('can be rolled back for one agent alone', async () => {
+  it('can be rolled back for a single agent', async () => {
     const first = await publish('one', 0.1);
     await publish('two', 0.3);
     expect(await json('rollback', 'triage')).toMatchObject({
@@ -146,10 +146,10 @@ describe('versions', () => {
 });
 
 describe('agents', () => {
-  it('are suspended and resumed by name, by its beginning, by kind, or all', async () => {
+  it('are suspended and resumed: by name, by the beginning of a name, by kind of answer, or all of them', async () => {
     await publish('one');
     expect(await json('suspend', 'tri', '--kind', 'book')).toMatchObject({ agent: 'triage.0', kind: 'book' });
-    // A model's answers have new values but call the same tools.
+    // This kind, of a model's answers, calls the same tools with new values.
     expect(await json('suspend', 'tri', '--kind', 'book + (new values)')).toMatchObject({ kind: 'book' });
     expect(await json('suspend', 'cluster.0')).toMatchObject({ agent: 'cluster.0', kind: null });
     expect(await json('show')).toMatchObject({
@@ -206,7 +206,7 @@ describe('agents', () => {
     expect((await run('show')).stderr).toContain('names of agent variants cannot be read');
   });
 
-  it('are shown with the reason why a kind of answer is not served, and what would change that', async () => {
+  it('are shown with the reasons why kinds of answers are not served, and with what would change that', async () => {
     const kind = {
       kind: 'book',
       threshold: null,
@@ -227,7 +227,7 @@ describe('agents', () => {
     );
   });
 
-  it('are shown with their audits, whose suspension can be undone', async () => {
+  it('are shown with their audits; a suspension by an audit can be undone', async () => {
     await publish('one');
     const state = { observed: 40, wrong: 9, bets: [1, 1, 1, 1] };
     await writeWatchFile(join(folder, 'data', 'student-watch.json'), {

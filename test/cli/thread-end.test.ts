@@ -51,7 +51,7 @@ it('an exit of a thread is logged with its code', async () => {
   expect(await lastWords('exit')).toMatchObject([{ msg: 'a server thread ends', exit_code: 7 }]);
 });
 
-it('a nearly full heap of a thread is logged in advance, with the option that enlarges it', {
+it('a thread whose heap is nearly full is logged in advance, with the option that enlarges the heap', {
   tags: 'long',
 }, async () => {
   const [told, ...more] = await lastWords('memory');
@@ -60,6 +60,6 @@ it('a nearly full heap of a thread is logged in advance, with the option that en
   expect(more).toEqual([]);
 });
 
-it('a requested end of a thread is not logged', async () => {
+it('the end of a thread that was asked to end is not logged', async () => {
   expect(await lastWords('asked')).toEqual([]);
 });

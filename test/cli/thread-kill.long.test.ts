@@ -28,7 +28,7 @@ const service = new WholeService(join(folder, 'data'), {
   NODE_OPTIONS: `--import=${pathToFileURL(join(import.meta.dirname, '../fixtures/thread-killer.mjs')).href}`,
 });
 
-/** A new connection, which the kernel gives to any of the server threads. */
+/** Headers for a new connection, which the kernel gives to any of the server threads. */
 async function post(path: string, body: object): Promise<{ status: number; text: string }> {
   const response = await fetch(service.api + path, {
     method: 'POST',
@@ -94,7 +94,7 @@ async function endLoad(): Promise<void> {
 
 const countSteps = () => answers.reduce((sum, own) => sum + own.length, 0);
 
-/** Every part answers again, and continues for a while. */
+/** Waits until every part answers again, and until more steps and turns are acknowledged. */
 async function waitForAll(): Promise<void> {
   await expect
     .poll(() => post('/v1/traces/retrieve', { context: 'what next' }))
@@ -156,9 +156,9 @@ it.each(['actor', 'compute', 'student'])(
     if (role === 'student') await expect.poll(() => service.stderr).toContain('the student’s thread ended');
     await waitForAll();
     await endLoad();
-    // Steps need neither thread, because their runs live on server threads.
+    // Steps need none of these threads, because runs live on server threads.
     expect([...refused.keys()].filter((what) => /^(step|turn)/.test(what))).toEqual([]);
-    // Requests in progress on an actor thread are refused and may be repeated.
+    // Requests in progress on the failed thread are refused with 503, so they may be repeated.
     expect([...refused.keys()].filter((what) => !/ 503$/.test(what))).toEqual([]);
     await expect.poll(async () => (await readStats()).relegation.student).not.toBeNull();
     await checkSteps();

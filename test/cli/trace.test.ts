@@ -40,7 +40,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-/** A model that reads two files and then ends. `overloaded` and `hangs` in the task make it fail in these ways. */
+/** A model that reads two files and then ends. `overloaded` and `hangs` in the task make it fail accordingly. */
 let overloads = 0;
 function script({ text, messages }: ScriptRequest): ScriptedAnswer {
   if (text.includes('overloaded') && overloads++ === 0)
@@ -234,7 +234,7 @@ describe('trace of what a gateway captured', () => {
       expect(codesOf(aborted)).toContain('aborted');
       expect(aborted.provenance.supports_universal_claims).toBe(false);
 
-      // The gateway continues to write: a second reading gives the same lines, and later further ones.
+      // The gateway continues to write. A second reading gives the same lines, and new lines after them.
       await runTask(gateway, 'one more', { run: 'later' });
       await flush(gateway.url);
       const again = await trace(['--db', db]);
@@ -403,7 +403,7 @@ describe('trace of what a gateway captured', () => {
       outcome: null,
       provenance: { supports_universal_claims: true },
     });
-    // The table of inspect and the page of a run agree about each run.
+    // The table of inspect and the page of a run give the same verdict on each run.
     const quiet = { err: () => {}, is_terminal: false, has_color: false };
     const inspect = async (...argv: string[]) => {
       const told: string[] = [];
@@ -565,7 +565,7 @@ describe('trace of an incomplete database', () => {
       const env = openCaptureEnv(file, 'write');
       env.root.transactionSync(() => change(env));
       await env.root.close();
-      // A sealed file without a live file.
+      // The sealed file has no live file beside it.
       const { status, err, out } = await trace(['--db', path.join(folder, `${name.split('.')[0]}.mdb`)]);
       expect([name, status, out]).toEqual([name, 1, '']);
       expect(err).toMatch(words);
@@ -574,7 +574,7 @@ describe('trace of an incomplete database', () => {
     }
   });
 
-  it('does not guess if the monitor runs cannot be read, and does not overwrite the database', async () => {
+  it('fails if the monitor runs cannot be read, and does not overwrite the database', async () => {
     const db = path.join(folder, 'live.mdb');
     const broken = mkdtempSync(path.join(folder, 'broken-'));
     writeFileSync(path.join(broken, 'runs.mdb'), 'x'.repeat(10_000));
@@ -591,7 +591,7 @@ describe('trace of an incomplete database', () => {
     expect(existsSync(`${folder}.partial`)).toBe(false);
   });
 
-  it('has help and exit statuses, and finds outcomes beside the database', async () => {
+  it('has help and exit statuses, and finds the outcomes of runs beside the database', async () => {
     const db = path.join(folder, 'live.mdb');
     const env = { DATA_DIR: path.join(folder, 'nothing-here') };
     const help = await runHere(['trace', '--help'], env);

@@ -59,7 +59,7 @@ describe.skipIf(!hasTools)('each command runs, where jq and curl are installed',
     rmSync(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
   });
 
-  it.each(blocks)('%s', async (_title, commands) => {
+  it.each(blocks)('under the heading: %s', async (_title, commands) => {
     const adapted = commands
       .replaceAll('http://127.0.0.1:8787', gateway)
       .replaceAll('http://127.0.0.1:8000', api)
@@ -83,7 +83,7 @@ describe.skipIf(!hasTools)('each command runs, where jq and curl are installed',
     const [code] = await once(shell, 'close');
     expect(code, `${commands}\n${output}`).toBe(0);
     if (!commands.includes('compile.mjs')) expect(output.trim(), commands).not.toBe('');
-    // A missing field. A student's version may be null.
+    // A null would mean that the command reads a field that does not exist. A student's version may be null.
     if (!commands.includes('relegation')) expect(output, commands).not.toMatch(/: null\b/);
   });
 });
