@@ -49,7 +49,7 @@ async function serve(listener: RequestListener): Promise<string> {
 }
 
 describe('a service with several boxes', () => {
-  it('gets back the highest position that it has told', async () => {
+  it('gets back the highest position that it has sent to the client', async () => {
     const seen: (string | undefined)[] = [];
     const told = ['7', undefined, '9', '8', 'many'];
     const url = await serve((request, response) => {
@@ -139,7 +139,7 @@ describe('a failure', () => {
     await expect(connect(elsewhere).api.health()).rejects.toMatchObject({ status: 302 });
   });
 
-  it('is retried where that repeats nothing, and not before the service allows it', {
+  it('is retried if a retry repeats no effect, and not before the service allows it', {
     tags: 'long',
   }, async () => {
     let asked = 0;
@@ -158,7 +158,7 @@ describe('a failure', () => {
     expect(backOffMs(1, limited)).toBe(7_000);
   });
 
-  it('is not retried where that could count twice', async () => {
+  it('is not retried if the request could count twice', async () => {
     let asked = 0;
     const url = await serve((request, response) => {
       asked += 1;
@@ -169,7 +169,7 @@ describe('a failure', () => {
     expect(asked).toBe(1);
   });
 
-  it('may come from the caller’s signal', async () => {
+  it('is the caller’s own reason if the caller’s signal ends the request', async () => {
     const url = await serve((request) => request.resume());
     const abort = new AbortController();
     const { api } = connect(url);

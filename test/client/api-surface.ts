@@ -25,7 +25,7 @@ interface Node {
 interface Module {
   /** Declarations by name; an overloaded function has several. */
   declarations: Map<string, string[]>;
-  /** The name in another module; `*` for all of the module. */
+  /** By local name: the file and the name there; the name `*` stands for all of the module. */
   imports: Map<string, { file: string; name: string }>;
   /** Public name → local name. */
   exports: Map<string, string>;
@@ -35,7 +35,7 @@ interface Module {
 
 /** @returns a section for each subpath, in Markdown */
 export function describeSurface(): string {
-  // Below the root, so that the compiled code finds its packages.
+  // The folder is below the root, so that the compiled code finds its packages.
   const out = mkdtempSync(join(root, 'node_modules', '.api-'));
   try {
     const subpaths = readSubpaths();
@@ -56,7 +56,7 @@ function readSubpaths(): Map<string, string> {
     for (const [key, target] of Object.entries<{ import?: { types: string } }>(exports)) {
       if (target.import === undefined) continue;
       const source = target.import.types.replace('./dist/types/', '').replace(/\.d\.mts$/, '.ts');
-      // The edge client has the surface of the client.
+      // The edge client has the same interface as the client.
       if (!source.startsWith('src/client/edge/')) subpaths.set(posix.join(name, key), source);
     }
   }

@@ -1,4 +1,4 @@
-/** When the client asks the service, and when it does not. */
+/** When the client sends requests to the service, and when it does not. */
 import { beforeEach, describe, expect, it } from 'vitest';
 import { Circuit } from '../../src/client/circuit.ts';
 
@@ -10,7 +10,7 @@ beforeEach(() => {
   circuit = new Circuit(() => nowMs);
 });
 
-/** Lets the one permitted request fail. @returns for how many milliseconds the circuit is open then */
+/** Lets the one permitted request fail. @returns how many milliseconds the circuit then stays open */
 function fail(): number {
   nowMs += circuit.waitMs;
   expect(circuit.admit()).toBe(true);
@@ -23,7 +23,7 @@ describe('a circuit', () => {
     expect(Array.from({ length: 7 }, fail)).toEqual([1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]);
   });
 
-  it('lets one request try, and closes if that succeeds', () => {
+  it('lets one request try, and closes if it succeeds', () => {
     fail();
     fail();
     expect(circuit.admit()).toBe(false);
@@ -49,7 +49,7 @@ describe('a circuit', () => {
     expect(circuit.waitMs).toBe(1_000);
   });
 
-  it('can be hurried, and lets the next request try if one was given up', () => {
+  it('tries at once after `hurry`, and lets the next request try if one was abandoned', () => {
     fail();
     circuit.hurry();
     expect(circuit.admit()).toBe(true);

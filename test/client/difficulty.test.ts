@@ -1,4 +1,4 @@
-/** Difficulty: the score as documented, the machine by its rules, models by state, the soft budget. */
+/** Difficulty: the documented score, the rules of the state machine, the model of each state, and the soft budget. */
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -82,7 +82,7 @@ describe('the difficulty score', () => {
 
 const score = fc.double({ min: 0, max: 1, noNaN: true });
 const window = fc.integer({ min: 1, max: 6 });
-/** In the required order. */
+/** Thresholds in the required order. */
 const thresholds: fc.Arbitrary<FsmThresholds> = fc
   .tuple(fc.tuple(score, score, score), score, window, window, window)
   .map(([three, hysteresisMargin, fastWindow, slowWindow, skipWindow]) => {
@@ -123,7 +123,7 @@ describe('the difficulty machine', () => {
     },
   );
 
-  it('settles on equal scores and then never moves again', () => {
+  it('reaches a state on equal scores and then stays in it', () => {
     fc.assert(
       fc.property(thresholds, fc.array(score, { maxLength: 12 }), score, (given, before, same) => {
         const states = follow(given, [...before, ...Array<number>(40).fill(same)]);
@@ -142,7 +142,7 @@ describe('the difficulty machine', () => {
     );
   });
 
-  it('is SLOW wherever the last steps are as hard as slowThreshold', () => {
+  it('is SLOW if the last steps are as hard as slowThreshold', () => {
     fc.assert(
       fc.property(thresholds, fc.array(score, { minLength: 1, maxLength: 40 }), (given, scores) => {
         const hard = Array<number>(given.slowWindow).fill(given.slowThreshold);

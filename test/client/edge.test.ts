@@ -1,6 +1,6 @@
 /**
- * The client for edge functions: it is bundled without Node's modules, and runs where there is little more than
- * `fetch`.
+ * The client for edge functions: its bundle contains none of Node's modules, and runs on a platform with little more
+ * than `fetch`.
  */
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -88,7 +88,7 @@ describe('the client for edge functions', () => {
     expect(await understudy.close({ timeoutMs: 1 })).toBe(false);
   });
 
-  it('knows the current run, also after an await where the platform can', async () => {
+  it('knows the current run, and also after an await if the platform has AsyncLocalStorage', async () => {
     const { AsyncLocalStorage } = await import('node:async_hooks');
     for (const [more, isKept] of [
       [{}, false],

@@ -20,7 +20,7 @@ const AGENT = fileURLToPath(new URL('../fixtures/watched-agent.ts', import.meta.
 
 interface Ending {
   stdout: string;
-  /** Or the signal. */
+  /** The exit code, or the name of the signal. */
   code: number | string;
   stderr: string;
   stats: ClientStats;
@@ -29,7 +29,7 @@ interface Ending {
 const closers: (() => unknown)[] = [];
 let service: ClientService;
 let provider: string;
-/** Called for each turn of any agent. */
+/** Called at each turn of an agent. */
 let onTurn: (turn: number) => void = () => {};
 
 beforeAll(async () => {
@@ -77,7 +77,7 @@ async function serveRaw(listener: (socket: Socket) => void): Promise<string> {
   return listen(server);
 }
 
-/** @param baseUrl null: unwatched */
+/** @param baseUrl null: the agent works without the client */
 function runAgent(baseUrl: string | null, args: string[], env: Record<string, string>): Promise<Ending> {
   const watched = baseUrl === null ? {} : { WATCHED: '1', SVC_BASE_URL: baseUrl, SVC_API_KEY: CLIENT_KEY };
   return new Promise((resolve) => {
@@ -110,7 +110,7 @@ async function watch(
     code: bare.code,
   });
   expect(watched.stderr).not.toMatch(/unhandled|TypeError|ReferenceError|MaxListeners/i);
-  // A killed agent reports nothing.
+  // A killed agent does not report its counts.
   if (watched.stats === null) return watched;
   const { logged, sent, dropped, queued } = watched.stats.steps;
   expect(sent + dropped + queued).toBe(logged);
@@ -135,9 +135,9 @@ function warnings(stderr: string): string[] {
   return [...stderr.matchAll(/\[(UNDERSTUDY_\w+)\]/g)].map(([, code]) => code!);
 }
 
-/** For a service that answers, however slow the machine is. */
+/** Limits for a service that answers, on a machine of any speed. */
 const PATIENT = { TIMEOUT_MS: String(PATIENCE_MS), EXIT_FLUSH_MS: String(PATIENCE_MS) };
-/** For one that is not. */
+/** Limits for a service that does not answer. */
 const QUICK = { TIMEOUT_MS: '300', EXIT_FLUSH_MS: '1000' };
 
 describe('the agent behaves as without the client', () => {
@@ -162,10 +162,10 @@ describe('the agent behaves as without the client', () => {
     expect(stats.circuit).toBe('open');
   });
 
-  it('if the service does not answer: that costs one timeout', { tags: 'long' }, async () => {
+  it('if the service does not answer, which costs it one timeout', { tags: 'long' }, async () => {
     const silent = await serveRaw(() => {});
     const { stats } = await watch(silent, ['--steps', '100']);
-    // Requests for patterns, and probes, however long the machine takes.
+    // Only requests for patterns and probes are sent, however long the machine takes.
     expect(stats.requests.sent).toBeLessThan(30);
     expect(stats.steps).toMatchObject({ sent: 0, dropped: 600 });
   });
@@ -187,7 +187,7 @@ describe('the agent behaves as without the client', () => {
     expect((await watch(failing)).stats.steps).toMatchObject({ sent: 0, dropped: 6 });
   });
 
-  it('if answers come late: it waits for none of them', { tags: 'long' }, async () => {
+  it('if answers come late, and it waits for none of them', { tags: 'long' }, async () => {
     const held: (() => void)[] = [];
     let last = 0;
     onTestFinished(() => {
@@ -195,7 +195,7 @@ describe('the agent behaves as without the client', () => {
     });
     onTurn = (turn) => {
       if (turn < 5) return;
-      // Both agents, including the watched one, are at their last turn.
+      // Answers arrive only when both agents are at their last turn.
       last += 1;
       if (last === 2) for (const answer of held.splice(0)) answer();
     };

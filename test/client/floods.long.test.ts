@@ -32,9 +32,9 @@ async function startSilence(): Promise<string> {
   return listen(server);
 }
 
-/** The agent's request at each turn. */
+/** Starts the provider to which the agent sends a request at each turn. */
 async function startProvider(): Promise<string> {
-  // The agent is busy longer than the idle time of a connection.
+  // Connections are never closed as idle, because the agent is busy for long times between requests.
   const server = createHttpServer({ keepAliveTimeout: 0 }, (request, response) => {
     request.resume().on('end', () => response.end('answer'));
   });
@@ -53,7 +53,7 @@ async function listen(server: Server): Promise<string> {
 
 describe('a million steps', () => {
   it.each(['silent', 'there'])(
-    'leave a Node agent a heap of 96 MB, with a service that is %s',
+    'do not exceed the heap of 96 MB of a Node agent, with a service that is %s',
     async (how) => {
       const url = how === 'there' ? service.url : await startSilence();
       const argv = ['--max-old-space-size=96', AGENT, '--provider', await startProvider()];

@@ -1,4 +1,4 @@
-/** What the library brings to an agent: patterns, findings, its arm of an experiment. Against the real service. */
+/** What the library gives an agent: patterns, findings, and the arm of an experiment. Against the real service. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import packageFile from '../../package.json' with { type: 'json' };
 import { assignArm, estimateTokens, renderPatterns, Understudy } from '../../src/client/understudy.ts';
@@ -35,7 +35,7 @@ describe('patterns', () => {
     expect(await understudy.start({ task: SITUATION }).patterns({ topK: -1 })).toBe('');
   });
 
-  it('are whole, best first, as many as fit', () => {
+  it('are never cut: as many as fit, the best first', () => {
     const pattern = (situation: string) => ({
       tier: 'e2' as const,
       pattern_id: situation,
@@ -57,7 +57,7 @@ describe('patterns', () => {
 });
 
 describe('a run', () => {
-  it('exists although the service would refuse its metadata', async () => {
+  it('is started even if the service would refuse its metadata', async () => {
     const warned: string[] = [];
     const own = new Understudy({
       apiKey: CLIENT_KEY,
@@ -148,7 +148,7 @@ describe('findings', () => {
     expect(await findings.recall('q'.repeat(9_000_000), { scoreThreshold: 0 })).toHaveLength(1);
   });
 
-  it('are empty values if the service does not answer, refuses or answers wrongly', async () => {
+  it('are empty values if the service does not answer, refuses the request or gives an invalid answer', async () => {
     const dead = new Understudy({ apiKey: 'k', baseUrl: 'http://127.0.0.1:1' });
     const wrong = new Understudy({ apiKey: 'wrong', baseUrl: service.url });
     for (const client of [dead, wrong]) {
@@ -172,7 +172,7 @@ describe('options', () => {
     [{ apiKey: 'k', fsmThresholds: { slow: 1 } }, 'fsmThresholds.slow'],
     [{ apiKey: 'k', modelRouting: { HARD: 'm' } }, 'modelRouting.HARD'],
     [{ apiKey: 'k', api_key: 'k' }, 'no option api_key'],
-  ])('that are wrong are told where the client is made: %j', (options, words) => {
+  ])('that are invalid are refused when the client is created: %j', (options, words) => {
     expect(() => new Understudy(options as never)).toThrow(words);
   });
 });

@@ -1,4 +1,4 @@
-/** The live stream as the client reads it: from the real service, and from one over a real socket that does what the test says. */
+/** The live stream as the client reads it: from the real service, and from a scripted one over a real socket. */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
@@ -57,7 +57,7 @@ describe('the lines of a stream', () => {
     last_id: string;
   }
   it.each(readCases<StreamCase[]>('event-streams'))(
-    'contain $name, wherever they are cut',
+    'contain $name, however their bytes are divided',
     async (testCase) => {
       const bytes = Buffer.from(testCase.text);
       for (const size of [bytes.length, 7, 1]) {
@@ -113,7 +113,7 @@ describe('a subscription', () => {
     expect([first!.kind, second!.kind]).toEqual(['reset', 'run_start']);
   });
 
-  it('continues while others end, and ends with its client', async () => {
+  it('continues when other subscriptions end, and ends with its client', async () => {
     const other = connect(service.url, { apiKey: CLIENT_KEY, liveStreamingEnabled: false });
     const kept: LiveEvent[] = [];
     const last = await hear(understudy.subscribe({ lastEventId: '0' }), 1);
@@ -173,12 +173,12 @@ describe('a subscription whose stream fails', () => {
       'UnexpectedAnswerError',
     ],
     ['a file answers', tellAndEnd('x'.repeat(EVENT_UNITS_MAX + 1)), 'UnexpectedAnswerError'],
-  ])('ends with an error where %s', async (_, answer, name) => {
+  ])('ends with an error if %s', async (_, answer, name) => {
     const { url } = await serve(answer);
     await expect(hear(connect(url).subscribe(), 1)).rejects.toMatchObject({ name });
   });
 
-  it('ends with the signal’s reason: before, within and between connections', async () => {
+  it('ends with the reason of its signal: before, during and between connections', async () => {
     const reason = new Error('enough');
     const before = AbortSignal.abort(reason);
     const { url, asked } = await serve(tell(eventText(1)));

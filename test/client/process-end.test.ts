@@ -1,6 +1,6 @@
 /**
- * All ways in which an agent's process can end: what the service learns about the run, and that the process ends as
- * without the client.
+ * All ways in which an agent's process can end: what the service learns about the run, and that the client does not
+ * change how the process ends.
  */
 
 import { execFile } from 'node:child_process';
@@ -29,7 +29,7 @@ function runAgent(...argv: string[]): Promise<Ended> {
   });
 }
 
-describe('the service learns at the end', () => {
+describe('at the end of the process the service learns', () => {
   for (const [at, [what, way, outcome, code]] of (
     [
       ['an uncaught exception', 'timer', 'failure: TypeError', 1],
@@ -67,7 +67,7 @@ describe('the service learns at the end', () => {
 });
 
 it(
-  'the process ends as without a client if the service does not answer, or without a service',
+  'the process ends in the same way with and without a client, also if the service does not answer or does not exist',
   longFrom(1, 1),
   async () => {
     const silent = createServer(() => {}).listen(0, '127.0.0.1');

@@ -1,6 +1,6 @@
 /**
- * What a run does for the code inside it: it is the parent of runs, a scope of labels, and the run of a stream that is
- * read later. Over sockets.
+ * What a run does for the code inside it: it becomes the parent of other runs, labels model calls, and gets the steps
+ * of a stream that is read later. Over sockets.
  */
 
 import { expect, it, onTestFinished } from 'vitest';
@@ -134,7 +134,7 @@ it('a run labels the model calls within it, and none after its end', async () =>
     goOn();
     await later;
     await understudy.within(understudy.start({ runId: 'started' }), ask);
-    // No header can contain that name.
+    // A name that no header can contain, so the calls have no label.
     await understudy.run({ runId: ' ' }, ask);
   });
   await ask();

@@ -24,7 +24,7 @@ afterEach(async () => {
   for (const client of clients.splice(0)) await client.close({ timeoutMs: 1 });
 });
 
-/** A service that answers each request as `answer` says: with a status, or not yet if it returns null. */
+/** A service that answers each request with the status that `answer` returns. null: it does not answer yet. */
 async function serve(
   answer: (asked: Asked, count: number) => number | null,
   headers: Record<string, string> = {},
@@ -82,7 +82,7 @@ describe('the sender', () => {
     expect(client.stats().steps).toMatchObject({ sent: 240, queued: 0, dropped: 0, queuedBytes: 0 });
   });
 
-  it('gives each run its turn, however much the others send', { tags: 'long' }, async () => {
+  it('sends steps of each run in turn, however many the other runs have', { tags: 'long' }, async () => {
     const { url, asked } = await serve(() => 200);
     const { client } = connect(url);
     const floods = Array.from({ length: 12 }, (_, at) => client.start({ runId: `flood-${at}` }));
@@ -236,7 +236,7 @@ describe('the sender', () => {
     expect(client.stats().steps).toMatchObject({ sent: 1, dropped: 1 });
   });
 
-  it('warns of a refused key once, also if a step comes after the end of its run', async () => {
+  it('warns of a refused key once, even if a step is logged after the end of its run', async () => {
     const { url } = await serve(() => 401);
     const { client, warned } = connect(url);
     const run = await client.run({ runId: 'r' }, (run) => {
@@ -270,7 +270,7 @@ describe('the sender', () => {
     client.start({ runId: 'r' });
     expect(await client.flush({ timeoutMs: 300 })).toBe(false);
     expect(asked.length).toBeLessThanOrEqual(1);
-    // A timer with too long a delay would fire at once and cause a warning.
+    // A timer whose delay is too long would fire at once and cause a warning.
     expect(warned.map(({ name }) => name)).toEqual([]);
   });
 

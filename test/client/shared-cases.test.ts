@@ -1,6 +1,6 @@
 /**
- * The cases of both languages (`clients/cases`), checked with the TypeScript client. difficulty.test.ts has the scores
- * and the machine.
+ * The cases of both languages (`clients/cases`), checked with the TypeScript client. difficulty.test.ts checks the
+ * cases of scores and of the state machine.
  */
 
 import { describe, expect, it } from 'vitest';
@@ -133,7 +133,7 @@ describe('the steps of integrations match the cases', () => {
 
   interface LateCase {
     name: string;
-    /** `log TEXT`, `begin` and `end` of a stream, `finish` of the run. */
+    /** In order: `log TEXT`, `begin` and `end` of a stream, and `finish` of the run. */
     events: string[];
     logged: string[];
     lost: number;
@@ -168,7 +168,7 @@ describe('the steps of integrations match the cases', () => {
 });
 
 describe('run starts', () => {
-  /** The body of the only start that is sent. */
+  /** @returns the body of the start, which must be the only one that is sent */
   async function start(options: Record<string, unknown>): Promise<Record<string, unknown>> {
     const service = await startService(200, {});
     const understudy = new Understudy({ apiKey: 'k', baseUrl: service.url, onWarning: () => {} });
@@ -289,7 +289,7 @@ describe('findings', () => {
     failed: unknown;
   }
   const cases = readCases<FindingCase[]>('findings');
-  /** Arguments that this client leaves out, because the service has the same defaults. */
+  /** Arguments that this client does not send if they equal the defaults of the service. */
   const DEFAULTS = { file_path: '', finding_type: 'note' };
 
   function call(

@@ -30,7 +30,7 @@ describe('a run', () => {
     });
   });
 
-  it('is a failure if it throws, and the error is thrown on', async () => {
+  it('is a failure if it throws, and the caller gets the error', async () => {
     class OutOfMilk extends Error {}
     const thrown = new OutOfMilk('at all');
     const work = understudy.run({ runId: 'broken' }, () => {
@@ -67,7 +67,7 @@ describe('a run', () => {
     });
   });
 
-  it('is known to the code within it, nested and side by side', async () => {
+  it('is known to the code within it, also in nested and concurrent runs', async () => {
     const other = new Understudy({ apiKey: CLIENT_KEY, baseUrl: service.url, liveStreamingEnabled: false });
     const seen: (string | undefined)[] = [];
     const look = async () => {
@@ -89,7 +89,7 @@ describe('a run', () => {
     ]);
   });
 
-  it('receives interventions, nudge before stop, each once', async () => {
+  it('receives each intervention once, the nudge before the stop', async () => {
     await understudy.run({ runId: 'loop', task: 'run the tests' }, async (run) => {
       const said: unknown[] = [];
       for (let at = 0; at < 9; at++) {

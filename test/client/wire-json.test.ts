@@ -1,4 +1,4 @@
-/** Values of an agent as the JSON that the service gets. */
+/** How values of an agent are written as JSON for the service. */
 import { expect, it } from 'vitest';
 import { boundStep } from '../../src/client/step.ts';
 import { writeJson } from '../../src/client/wire-json.ts';
