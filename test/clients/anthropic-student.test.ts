@@ -1,4 +1,4 @@
-/** The official messages-API SDK through a gateway whose student serves what it has mastered. */
+/** The official messages-API SDK through a gateway whose student serves known steps. */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -25,7 +25,7 @@ beforeAll(async () => {
       SVC_DISTILL_DIR: directory,
       GW_RELEGATION_AUDIT: '0',
       SVC_STUDENT_KEYS: CANARY_KEY,
-      // A slow machine must not make the upstream serve a step.
+      // A long time limit, so that the upstream serves no step because the machine is slow.
       GW_STUDENT_TIMEOUT_MS: '20000',
       GW_PRICES: '{"claude-demo": {"input": 3, "output": 15}}',
     },
@@ -174,5 +174,5 @@ describe('the messages-API SDK with a student', () => {
     expect(fallbacks.taken_over).toBe(before.fallbacks.taken_over);
   });
 
-  it('leaves no trace of a credential', () => bench.expectNoCanary());
+  it('leaves no credential in any file', () => bench.expectNoCanary());
 });

@@ -184,11 +184,11 @@ describe('the model-runtime SDK', () => {
       expect(error).toBeInstanceOf(ModelStreamErrorException);
       return describeError(error);
     });
-    // Whether the client still waited for the last chunk is the client's affair.
+    // The exchange may count as aborted or not, depending on whether the client waited for the last chunk.
     await bench.expectCaptured([{ status: 200 }]);
   });
 
-  it('leaves during a stream, and the provider is notified', async () => {
+  it('disconnects during a stream, and the provider is notified', async () => {
     const leave = new AbortController();
     const { stream } = await client('gateway').send(new ConverseStreamCommand(ask('hold')), {
       abortSignal: leave.signal,
@@ -198,7 +198,7 @@ describe('the model-runtime SDK', () => {
         for await (const event of stream!) if (event.contentBlockDelta !== undefined) leave.abort();
       })(),
     );
-    // Its error has no special type; the test checks that the provider notices.
+    // The error has no special type, so only the effect on the provider is checked.
     expect(await bench.provider.requests.at(-1)!.ended).toBe('aborted');
     await bench.expectCaptured([{ status: 200, aborted: true, model: modelId }]);
   });

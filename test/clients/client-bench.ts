@@ -12,13 +12,13 @@ import { CaptureReader } from '../../src/storage/capture/reader.ts';
 import { CliChild } from '../cli/child.ts';
 import { clientScript } from './script.ts';
 
-/** Which way a client goes. */
+/** Whether a client connects to the provider directly or through the gateway. */
 export type Way = 'direct' | 'gateway';
 
 /** Keys that the SDKs send in these tests. No file may contain them afterwards. */
 export const CANARY_KEY = 'sk-canary-7Qm2Zx9LwP4tRb8Ks5Vd1Yf6Hj3Gc0Na';
 
-/** The running pair. */
+/** A running provider and the gateway in front of it. */
 export class ClientBench {
   readonly provider: FakeProvider;
   readonly child: CliChild;
@@ -38,14 +38,14 @@ export class ClientBench {
     return join(this.dir, 'capture.mdb');
   }
 
-  /** Base address for a way; `prefix` is the gateway's route, absent from the direct way. */
+  /** @returns the base address for a way. `prefix` is the gateway's route, which the direct address does not have. */
   base(way: Way, prefix = ''): string {
     return way === 'direct' ? this.provider.url : this.gateway_url + prefix;
   }
 
   /**
-   * Does the same both ways, and compares the results and the requests that reached the provider: method, path, query,
-   * headers in order, body.
+   * Does the same in both ways, and compares the results and the requests that reached the provider: method, path,
+   * query, headers in order, and body.
    * @returns the result
    */
   async compare<T>(act: (way: Way) => Promise<T>): Promise<T> {
@@ -80,7 +80,7 @@ export class ClientBench {
     }
   }
 
-  /** Requests the stats until they are as expected; the test's own time limit is the bound. */
+  /** Requests the stats until they are as expected, at most until the time limit of the test. */
   async waitForStats(done: (stats: GatewayStats) => boolean): Promise<GatewayStats> {
     for (;;) {
       const stats = (await (await fetch(`${this.gateway_url}/__gw/stats`)).json()) as GatewayStats;

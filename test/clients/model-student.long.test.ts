@@ -1,7 +1,7 @@
 /**
- * The official SDKs of three wire formats through a gateway whose student has a model behind it, which uses one of two
- * wire formats. A round finds out on golden runs of all three what the model answers well, and then the student serves
- * that. The oracle is the same requests straight to the provider.
+ * The official SDKs of three wire formats through a gateway whose student asks a model, which uses one of two wire
+ * formats. A round measures on golden runs of all three formats what the model answers well, and then the student
+ * serves that. The expected results are those of the same requests sent directly to the provider.
  */
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -18,14 +18,14 @@ import { CANARY_KEY, type ClientBench, startClientBench, type Way } from './clie
 
 const WIRES = ['messages', 'chat_completions', 'responses'] as const;
 const MODEL_KEY = 'sk-model-2Kd8Qz5Vw1Xn7Lc4Tb9Rm3Gy6Hp0Js';
-/** A round holds out 45 of these, and a call that no later call checks needs 31 without an error. */
+/** A round holds out 45 of these runs. A call that no later call confirms needs 31 runs without an error. */
 const RUNS = 75;
 const SYSTEM = 'You settle baskets.';
 const TOOLS = new BasketRun(0).body().tools;
 
-/** One run of the agent on a wire, with that wire's official SDK. */
+/** A run of the agent in one wire format, with its official SDK. */
 interface Conversation {
-  /** Requests the next answer. @returns its text and calls, who gave it, and whether the run is over */
+  /** Requests the next answer. @returns its text and calls, who gave it, and whether the run has ended */
   step(way: Way, isStream: boolean): Promise<{ said: unknown; by: string; isOver: boolean }>;
 }
 
@@ -101,7 +101,7 @@ function converse(wire: RelegationWire, at: number): Conversation {
           ? await (async () => {
               const stream = client.chat.completions.stream(body);
               const data = await stream.finalChatCompletion();
-              // The SDK does not show the response of a stream; the captured copy says who served it.
+              // The SDK does not show the headers of a stream, so the captured copy says who served it.
               return { data, response: new Response(null, { headers: { 'x-svc-served-by': '?' } }) };
             })()
           : await client.chat.completions.create(body).withResponse();
@@ -185,7 +185,7 @@ const env = () => ({
   EMBED_MODEL: 'off',
 });
 
-/** Publishes a student with the model behind it. @returns what the round printed */
+/** Publishes a student that asks the model. @returns what the round printed */
 async function publish(path: string): Promise<string> {
   const argv = ['distill', '--db', bench.db, '--out', directory, '--student', 'http', '--model', 'small'];
   const round = await runHere([...argv, '--endpoint', `${model.url}${path}`], env());
@@ -265,4 +265,4 @@ for (const [at, path] of ['/v1/chat/completions', '/v1/messages'].entries())
     });
   });
 
-it('a student with a model leaves no trace of a credential', () => bench.expectNoCanary());
+it('a student with a model leaves no credential in any file', () => bench.expectNoCanary());

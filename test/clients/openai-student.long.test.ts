@@ -1,6 +1,7 @@
 /**
- * The official chat-completions and responses SDK through a gateway whose student has learnt from captured, unlabelled
- * runs of that SDK, by a round of the command line. The oracle is the same requests straight to the provider.
+ * The official chat-completions and responses SDK through a gateway with a student, which a round has made from
+ * captured, unlabelled runs of that SDK. The expected results are those of the same requests sent directly to the
+ * provider.
  */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -15,7 +16,7 @@ import { CANARY_KEY, type ClientBench, collect, startClientBench, type Way } fro
 const MODEL = 'gpt-demo-large';
 const WIRES = 'messages,chat_completions,responses';
 const SYSTEM = 'You answer questions about orders. Use the tools; never guess.';
-/** A kind of answer that no later call checks needs 31 runs without an error, and half of these have it. */
+/** A kind of answer that no later call confirms needs 31 runs without an error. Half of these runs have that kind. */
 const RUNS = 64;
 
 let bench: ClientBench;
@@ -53,7 +54,7 @@ const chatBody = (messages: ChatMessage[]) => ({
   tools: chatTools,
 });
 
-/** Adds an answer to the conversation. @returns whether the run is over */
+/** Adds an answer to the conversation. @returns whether the run has ended */
 function takeChat(order: Order, messages: ChatMessage[], answer: OpenAI.ChatCompletionMessage): boolean {
   messages.push(answer);
   for (const call of answer.tool_calls ?? []) {
@@ -151,14 +152,14 @@ function plain(value: unknown): unknown {
   const own = new Set(['id', 'call_id', 'item_id', 'created', 'created_at', 'completed_at', '_request_id']);
   return JSON.parse(
     JSON.stringify(value, (key, item: unknown) => {
-      // For an answer with only calls, the API streams null and the fake provider an empty text.
+      // For an answer with only calls, the API streams null, but the fake provider streams an empty text.
       if (key === 'content' && item === '') return null;
       return own.has(key) && item !== null ? '' : item;
     }),
   );
 }
 
-/** The fields of the provider's answer, with equal values; the student's answer may have more of the API's fields. */
+/** Reduces the student's answer, which may have more of the API's fields, to the fields of the provider's answer. */
 const holdsAll = (mine: unknown, direct: unknown) =>
   expect(plain(mine)).toMatchObject(plain(direct) as object);
 
@@ -190,7 +191,7 @@ describe('a student of chat-completions', () => {
       holdsAll(final, theirFinal);
       expect(plain(final.choices[0]!.message)).toEqual(plain(theirFinal.choices[0]!.message));
       expect(chunks.at(-1)!.choices).toEqual([]);
-      // Without a request for it, the stream has no usage. A raw reader finds the end.
+      // The stream has no usage unless the client requests it. The raw bytes contain the end of the stream.
       const quiet = await collect(await client('gateway').chat.completions.create({ ...body, stream: true }));
       expect(quiet.every(({ usage }) => usage === undefined)).toBe(true);
       for (const { message } of [mine.choices[0]!, final.choices[0]!])

@@ -7,15 +7,16 @@ export const LONG_TEXT = Array.from(
   (_, i) => `Zeile ${i}: „größer“ → 数 🙂 data: {"x":"\\n"}\n`,
 ).join('');
 
-/** Token counts of the answers to `think`, which distinguish a record's usage from an estimate. */
+/** Token counts of the answers to `think`. They differ from an estimate, so tests can distinguish reported usage. */
 export const THINK_USAGE = { input: 1234, output: 56, cache_read: 1000, cache_write: 78 };
 
 /** The answer to `hold` stops after this many frames. */
 const HOLD_FRAMES = 5;
 
 /**
- * `fail 429`: that error. `think`: thinking, text, fixed usage. `long`: LONG_TEXT. `hold`: a stream that stops and
- * stays open. `break`: a stream that ends in the provider's error event. Anything else: the echo script.
+ * Chooses the answer by the text. `fail 429`: an error with that status. `think`: thinking, text, and fixed usage.
+ * `long`: LONG_TEXT. `hold`: a stream that stops and stays open. `break`: a stream that ends with the provider's error
+ * event. Anything else: the echo script.
  */
 export const clientScript: Script = (request) => {
   const fail = /^fail (\d{3})$/.exec(request.text);
