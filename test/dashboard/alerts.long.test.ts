@@ -1,6 +1,6 @@
 /**
- * The Alerts page in Chromium: an alert is made, tested, changed and deleted, and the page is complete at three widths.
- * Skipped without Chromium.
+ * The Alerts page in Chromium: a user creates, tests, changes and deletes an alert, and no content is cut off at three
+ * widths. Skipped without Chromium.
  */
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -71,7 +71,7 @@ describe.skipIf(findChromium() === null)('the Alerts page in Chromium', () => {
         expect(narrow.complaints).toEqual([]);
       }
 
-    // A request for the deleted alert may get 404, which the browser reports.
+    // The page may still request the deleted alert. The browser logs the answer 404.
     expect(visit.complaints).toEqual([]);
     await page.getByRole('button', { name: 'Delete', exact: true }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();

@@ -1,7 +1,7 @@
 /**
  * The dashboard in Chromium, over a whole service with the demo's data: every screen in both schemes at four widths,
- * without a serious finding of axe, an error of the browser or a request to another host. Then a reader's actions and
- * their effects. Skipped without Chromium.
+ * without a serious finding of axe, an error of the browser or a request to another host. Then the actions of a user
+ * and their effects. Skipped without Chromium.
  */
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -12,7 +12,7 @@ import { findChromium, openBrowser, Visit } from './browser.ts';
 import { CODEBASE, EXPERIMENT, LOOPING, seedRecords } from './seeded-runs.ts';
 import { captureSession, RUN_ID, SESSION, SeededService } from './seeded-service.ts';
 
-/** Every page of the menu, and pages that are opened from it. */
+/** Every page of the menu, and the pages that are opened from these. */
 const SCREENS = [
   '',
   `compare?a=${RUN_ID}`,
@@ -42,7 +42,7 @@ const SCREENS = [
 /** One of the two captured models. */
 const PRICES = '{"claude-demo-large": {"input": 3, "output": 15}}';
 const WIDTHS = [320, 390, 1_024, 1_280];
-/** A run's id travels in a header, so it is ASCII. */
+/** The id of a run is sent in a header, so it is ASCII. */
 const MARKED_RUN = 'run <img src=x onerror=alert(3)>';
 const POLL = { timeout: PATIENCE_MS };
 /** Markup, a long word, a mark that changes the text direction, right-to-left words and emoji. */
@@ -83,7 +83,7 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
     });
   });
 
-  it('shows why the role cannot be read after a change of the organization, and waits for it', async () => {
+  it('says after a change of the organization why the role cannot be read, and waits for the role', async () => {
     const other = (await service.call('POST', '/organizations/', { name: 'Another house' })) as {
       id: string;
     };
@@ -119,7 +119,7 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
   it('shows what conversations cost, and where a price is unknown', async () => {
     await using visit = await Visit.open(browser, service.api, service.token);
     const { page } = visit;
-    // Only one run, because the list draws only the rows on the screen.
+    // The query selects one run, because the list draws only the rows on the screen.
     const costOf = async (id: string) => {
       await visit.goTo(`runs?q=${encodeURIComponent(`run:=${id}`)}`);
       const row = page.locator(`a.run-row[href*="runs/${encodeURIComponent(id)}"]`);
@@ -161,7 +161,7 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
     expect(visit.complaints).toEqual([]);
   });
 
-  it('names a run that was never captured without a link, and has a heading without results', async () => {
+  it('shows a run that was never captured without a link, and a heading even without results', async () => {
     await service.capture(
       '',
       { messages: [{ role: 'user', content: 'Look around' }], tools: [{ name: 'read', input_schema: {} }] },
@@ -180,7 +180,7 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
     }
   });
 
-  it('empties a field when its filter is removed elsewhere', async () => {
+  it('empties a field when its filter is removed in another place of the page', async () => {
     await using visit = await Visit.open(browser, service.api, service.token);
     const { page } = visit;
     await visit.goTo('runs');
@@ -232,7 +232,7 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
       '7 days',
     );
     expect(await kept.getByRole('row', { name: /^Findings/ }).textContent()).toContain('90 days');
-    // Counts are written every two seconds.
+    // The counts of keys are written every two seconds.
     await expect
       .poll(async () => {
         const { keys } = (await service.call('GET', `/usage/keys?org_id=${org_id}`)) as {
@@ -249,7 +249,7 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
     await expect.poll(() => key.locator('[data-heading^=Requests]').textContent(), POLL).toBe('3');
   });
 
-  it('deletes an organization only after its name was typed', async () => {
+  it('deletes an organization only after the user typed its name', async () => {
     const made = (await service.call('POST', '/organizations/', { name: PAYLOAD.slice(0, 80) })) as {
       id: string;
       name: string;
@@ -261,7 +261,7 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
     const dialog = page.getByRole('dialog');
     await dialog.getByRole('textbox').fill('another name');
     await dialog.getByRole('button', { name: 'Delete the organization' }).click();
-    // The browser reports the invalid input, and nothing is sent.
+    // The browser marks the input as invalid, and the page sends nothing.
     expect(await dialog.locator('input:invalid').count()).toBe(1);
     await dialog.getByRole('textbox').fill(made.name);
     await dialog.getByRole('button', { name: 'Delete the organization' }).click();
@@ -321,7 +321,7 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
     }
     await visit.goTo('runs/run-with-payload');
     const said = visit.page.locator('.said-assistant .text').last();
-    // The mark that would change the direction is shown as text; natural right-to-left words and emoji are unchanged.
+    // The mark that would change the direction is replaced. Right-to-left words and emoji are unchanged.
     expect(await said.textContent()).toBe(PAYLOAD.replace('\u202e', '\ufffd'));
     expect(visit.complaints).toEqual([]);
     await service.call('DELETE', `/projects/${project.id}`);
@@ -329,7 +329,7 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
     await service.call('PATCH', `/organizations/${org_id}`, { name: 'Owner' });
   });
 
-  it('continues by itself after a time without network, and after a restart of the service', async () => {
+  it('continues without a reload after a time without network, and after a restart of the service', async () => {
     await using visit = await Visit.open(browser, service.api, service.token);
     await visit.goTo('runs');
     const { page, context } = visit;
@@ -390,7 +390,7 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
 });
 
 describe.skipIf(findChromium() === null)('the first run', () => {
-  it('is ticked step by step as it happens', async () => {
+  it('has its steps ticked as they happen', async () => {
     await using service = new SeededService();
     await service.start();
     const browser = await openBrowser();
@@ -417,7 +417,7 @@ describe.skipIf(findChromium() === null)('the first run', () => {
 });
 
 describe.skipIf(findChromium() === null)('an account', () => {
-  it('is deleted after its address was typed, and signed out', async () => {
+  it('is deleted and signed out after the user typed its address', async () => {
     await using service = new SeededService();
     await service.start();
     const browser = await openBrowser();
@@ -447,7 +447,7 @@ describe.skipIf(findChromium() === null)('an account', () => {
   });
 });
 
-describe.skipIf(findChromium() === null)('too many requests', () => {
+describe.skipIf(findChromium() === null)('pages that send too many requests', () => {
   it('show a friendly message, and continue by themselves', async () => {
     await using service = new SeededService();
     await service.start({ RATE_LIMIT_PER_SEC: '2', RATE_LIMIT_BURST: '14' });
@@ -468,7 +468,7 @@ describe.skipIf(findChromium() === null)('too many requests', () => {
       });
       await page.goto(`${service.api}/#token=${service.token}&next=runs`);
       await page.locator(`a[href*="runs/${RUN_ID}"]`).waitFor(POLL);
-      // Each page requests more than is left.
+      // Each page sends more requests than the limit still allows.
       for (const name of ['Home', 'Student', 'Usage', 'Home', 'Runs'])
         await page.getByRole('link', { name, exact: true }).first().click();
       await expect.poll(() => limited.length, POLL).toBeGreaterThan(0);

@@ -12,7 +12,7 @@ interface AxeFinding {
   nodes: { html: string }[];
 }
 
-/** Names of the system's own browser. */
+/** Names under which a system has Chromium. */
 const PROGRAMS = ['chromium', 'chromium-browser', 'google-chrome'];
 
 /** Flags with which the browser connects only to the page's own server. */
@@ -44,7 +44,7 @@ export class Visit {
   readonly page: Page;
   readonly context: BrowserContext;
   readonly #base: string;
-  /** Errors of the page's scripts and its console, and requests to elsewhere. */
+  /** Errors of the page's scripts and its console, and requests to other hosts. */
   readonly complaints: string[] = [];
 
   private constructor(context: BrowserContext, page: Page, base: string) {
@@ -80,7 +80,7 @@ export class Visit {
     return visit;
   }
 
-  /** Before a link signs in, the page asks whether a session exists, and Chromium logs the answer 401. */
+  /** Before a link signs in, the page requests the session. Without one, Chromium logs the answer 401. */
   #forgiveSignIn(): void {
     const at = this.complaints.findIndex((complaint) => complaint.includes('status of 401'));
     if (at >= 0) this.complaints.splice(at, 1);

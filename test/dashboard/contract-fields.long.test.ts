@@ -1,6 +1,6 @@
 /**
- * The type check finds misspelt fields of the contract. In a copy of the dashboard, many components get one field with
- * four wrong letters, and none of them may compile.
+ * The type check finds misspelt fields of the contract. In a copy of the dashboard, each of many components gets a
+ * field with four wrong letters, and none of these components may compile.
  */
 import { spawnSync } from 'node:child_process';
 import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';

@@ -1,4 +1,4 @@
-/** The dashboard's rules that need no browser: kept data, texts that never become markup, Markdown. */
+/** The parts of the dashboard that need no browser: kept data, texts that never become markup, Markdown. */
 import { expect, it } from 'vitest';
 import { findCalls, sayTokens } from '../../src/dashboard/core/captured.ts';
 import { compareTurns } from '../../src/dashboard/core/comparison.ts';
@@ -8,7 +8,7 @@ import { listProblems } from '../../src/dashboard/core/problems.ts';
 import { choose, chosenOf, hasField } from '../../src/dashboard/core/query-choice.ts';
 import { layOutWaterfall } from '../../src/dashboard/core/waterfall.ts';
 
-it('keepEqual keeps the equal parts of a former value', () => {
+it('keepEqual reuses the objects of a former value whose content is unchanged', () => {
   const before = { rows: [{ id: 'a', of: { n: 1 } }, { id: 'b' }], total: 2 };
   expect(keepEqual(before, structuredClone(before))).toBe(before);
   const after = keepEqual(before, { rows: [{ id: 'c' }, { id: 'a', of: { n: 1 } }, { id: 'b' }], total: 3 });
@@ -28,7 +28,7 @@ it('keepEqual detects removed and new fields', () => {
   expect(keepEqual<unknown>(null, { a: null })).toEqual({ a: null });
 });
 
-it('a conversation as Markdown is not broken by any text in it', () => {
+it('no text of a conversation breaks its form as Markdown', () => {
   const text = writeMarkdown(
     { run_id: 'r', task: 'mend it', models: ['m'], turns: 1 } as never,
     [
@@ -109,7 +109,7 @@ const child = {
   cost_usd: null,
 } as never;
 
-it('a waterfall lays a run out on a time axis, with its sub-agent under the call and pauses shortened', () => {
+it('a waterfall shows a run on a time axis, with a sub-agent below its call and with shortened pauses', () => {
   const turns = [makeTurn(1, 0, callsAgent), makeTurn(2, 5, { results: [settled] }), makeTurn(3, 3_606)];
   const { rows, scale, waiting_ms, tools_ms, own_ms } = layOutWaterfall(turns, [child]);
   expect(rows.map(({ kind, label }) => [kind, label])).toEqual([
@@ -190,7 +190,7 @@ it('a fork is compared with its original from the turn at which it begins', () =
   ]);
 });
 
-it('a choice in a query is replaced by another one', () => {
+it('a choice in a query replaces the former choice of the same field', () => {
   const options = ['is:captured', 'is:reported', 'is:captured is:reported'];
   expect(chosenOf('is:reported cost:>1 is:captured', options)).toBe('is:captured is:reported');
   expect(chosenOf('cost:>1', options)).toBe('');
@@ -202,7 +202,7 @@ it('a choice in a query is replaced by another one', () => {
   expect(choose('modle:', options, 'is:captured')).toBe('modle:');
 });
 
-it('a condition on a field without a choice is recognized', () => {
+it('a condition that is not one of the choices of its field is recognized', () => {
   expect(hasField('status:failed,error sort:cost', ['status'])).toBe(true);
   expect(hasField('-status:running', ['status'])).toBe(true);
   expect(hasField('"status:failed" model:opus', ['status'])).toBe(false);

@@ -1,6 +1,6 @@
 /**
- * The questions of someone who is woken at three in the morning, answered in Chromium: each in at most three clicks
- * from Home, and with only the keyboard. One real service with a provider of the test. Skipped without Chromium.
+ * The questions of an operator during an incident, answered in Chromium: each in at most three clicks from Home, and
+ * with only the keyboard. A real service with a fake provider. Skipped without Chromium.
  */
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -26,7 +26,7 @@ const tool = (name: string) => ({
 const [READ, EDIT] = [tool('Read'), tool('Edit')] as [object, object];
 const SYSTEM = [{ type: 'text', text: `You mend code. ${'Read before you write. '.repeat(200)}`, ...MARK }];
 
-/** What the provider answers next. */
+/** The provider's next answer. */
 interface Said {
   status?: number;
   text?: string;
@@ -126,7 +126,7 @@ describe.skipIf(findChromium() === null)('an incident at night', () => {
     provider?.close();
   });
 
-  /** Home, where every question begins. */
+  /** Opens Home, where the way to every answer begins. */
   async function wake(): Promise<Visit> {
     const visit = await Visit.open(browser, service.api, service.token);
     await visit.goTo('');
@@ -151,7 +151,7 @@ describe.skipIf(findChromium() === null)('an incident at night', () => {
   const cell = (visit: Visit, row: string) =>
     visit.page.locator('table.compared-figures tr', { hasText: row }).locator('td');
 
-  /** Answers each question by clicks, which are the calls of `act`, and by keys. */
+  /** The questions, each with the clicks that lead to the answer. A click is a call of `act`. */
   const QUESTIONS: readonly [
     question: string,
     clicks: (visit: Visit) => readonly Locator[],
@@ -258,7 +258,7 @@ describe.skipIf(findChromium() === null)('an incident at night', () => {
     });
   });
 
-  it('finds the run in which something was said, and goes to the turn, with keys alone', async () => {
+  it('finds the run that contains some words, and goes to the turn, with keys alone', async () => {
     await using visit = await wake();
     const { page } = visit;
     await menu(visit, 'Runs').click();
@@ -281,7 +281,7 @@ describe.skipIf(findChromium() === null)('an incident at night', () => {
     await using visit = await wake();
     const { page } = visit;
     await menu(visit, 'Runs').click();
-    // Home has rows, too.
+    // Home has rows as well.
     await page.getByRole('heading', { name: 'Runs', exact: true }).waitFor();
     await rows(visit).nth(2).waitFor();
     const focused = () => page.evaluate('document.activeElement.getAttribute("href")') as Promise<string>;
@@ -295,7 +295,7 @@ describe.skipIf(findChromium() === null)('an incident at night', () => {
     await page.getByRole('link', { name: 'All fields' }).waitFor();
   });
 
-  it('has the same sum everywhere: API, list, Home, Costs, command line and metrics', async () => {
+  it('shows the same sum in the API, the list, Home, Costs, the command line and the metrics', async () => {
     const get = async <Body>(path: string) => (await service.call('GET', path)) as Body;
     const TOKENS = ['input_tokens', 'output_tokens', 'cache_read_tokens', 'cache_write_tokens'] as const;
     type Figures = Record<'exchanges' | 'turns' | 'errors' | (typeof TOKENS)[number], number> & {
@@ -327,7 +327,7 @@ describe.skipIf(findChromium() === null)('an incident at night', () => {
     close(listed.reduce((all, { cost_usd }) => all + (cost_usd ?? 0), 0));
     const metrics = await (await fetch(`${service.api}/metrics`)).text();
     const metric = (name: string) => Number(new RegExp(`^understudy_${name} (.*)$`, 'm').exec(metrics)?.[1]);
-    // Unless midnight passes, all of it happened today.
+    // Everything happened today, unless the test ran over midnight.
     const { total: today } = await get<{ total: Figures }>('/capture/figures?days=1');
     expect(metric('today_cost_usd')).toBeCloseTo(today.cost_usd, 9);
     for (const name of ['exchanges', 'turns', 'errors', 'input_tokens', 'output_tokens'] as const)

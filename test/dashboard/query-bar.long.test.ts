@@ -1,4 +1,7 @@
-/** The query bar and the Costs screen in a real Chromium: keys, completion, errors, order, saved searches, links to runs. */
+/**
+ * The query bar and the Costs screen in a real Chromium: keys, completion, errors, order, saved searches, links to
+ * runs.
+ */
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { findChromium, openBrowser, Visit } from './browser.ts';
@@ -33,7 +36,7 @@ describe.skipIf(findChromium() === null)('searching runs in Chromium', () => {
     await page.getByRole('option', { name: /^model:/ }).waitFor();
     await page.keyboard.press('ArrowDown');
     await page.keyboard.press('Enter');
-    // The value with most runs comes first.
+    // The suggestions begin with the value that has most runs.
     await page.getByRole('option', { name: 'claude-of-no-price 3 runs', exact: true }).waitFor();
     await page.getByRole('option', { name: 'claude-demo-large 1 run', exact: true }).waitFor();
     await page.keyboard.press('ArrowDown');
@@ -64,7 +67,7 @@ describe.skipIf(findChromium() === null)('searching runs in Chromium', () => {
     expect(await visit.findSerious()).toEqual([]);
   });
 
-  it('says it once if the query is in the address', async () => {
+  it('reports an error once if the query is in the address', async () => {
     await using visit = await Visit.open(browser, service.api, service.token);
     const { page } = visit;
     await visit.goTo('runs?q=cost%3A%3Eabc');

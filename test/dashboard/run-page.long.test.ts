@@ -54,7 +54,7 @@ describe.skipIf(findChromium() === null)('the page of a run in Chromium', () => 
   const visitOf = (looks: { width?: number } = {}) => Visit.open(browser, service.api, service.token, looks);
   const hashOf = ({ page }: Visit) => page.evaluate('location.hash') as Promise<string>;
 
-  it('shows turns and tools on a time axis, with what failed, and who ended it', async () => {
+  it('shows turns and tools on a time axis, marks failures, and says who ended a turn', async () => {
     await using visit = await visitOf();
     const { page } = visit;
     await visit.goTo(`runs/${RUN_ID}`);
@@ -74,7 +74,7 @@ describe.skipIf(findChromium() === null)('the page of a run in Chromium', () => 
     expect(visit.complaints).toEqual([]);
   });
 
-  it('moves between problems by key, and the address survives a reload and the way back', async () => {
+  it('moves between problems by key, and keeps the turn in the address through a reload and a step back', async () => {
     await using visit = await visitOf();
     const { page } = visit;
     await visit.goTo(`runs/${RUN_ID}`);
@@ -138,7 +138,7 @@ describe.skipIf(findChromium() === null)('the page of a run in Chromium', () => 
     expect(visit.complaints).toEqual([]);
   });
 
-  it('compares two runs from their first difference, chosen on the page of one', async () => {
+  it('compares a run with another one that is chosen on its page, from the first difference on', async () => {
     await using visit = await visitOf({ width: 390 });
     const { page } = visit;
     await visit.goTo(`runs/${RUN_ID}`);

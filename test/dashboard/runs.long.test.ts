@@ -1,6 +1,6 @@
 /**
- * Runs, patterns, findings and experiments in Chromium, over a real service: the page shows the service's own counts
- * while 200 runs are running, after a restart, and for runs that have ended. Skipped without Chromium.
+ * Runs, patterns, findings and experiments in Chromium, over a real service. The counts on the page are those of the
+ * service while 200 runs are running, after a restart, and for runs that have ended. Skipped without Chromium.
  */
 import { readFileSync } from 'node:fs';
 import type { Browser } from 'playwright-core';
@@ -110,7 +110,7 @@ describe.skipIf(findChromium() === null)('runs in Chromium', () => {
     expect(visit.complaints).toEqual([]);
   });
 
-  it('that were both captured and reported have one page, which is updated live', async () => {
+  it('that were both captured and reported have one page, which is updated while they run', async () => {
     await service.captureRun('watched');
     await makeLoop(service, 'watched', 2);
     await using visit = await visitOf();
@@ -152,7 +152,7 @@ describe.skipIf(findChromium() === null)('runs in Chromium', () => {
     const { page } = visit;
     await visit.goTo('runs?status=running');
     await rowOf(visit, runs.at(-1)!).waitFor();
-    // Scrolls to the end of the list, which loads the runs after the first page.
+    // The end of the list loads the runs after the first page.
     await expect
       .poll(async () => {
         await page.evaluate('scrollTo(0, document.body.scrollHeight)');
@@ -186,7 +186,7 @@ describe.skipIf(findChromium() === null)('runs in Chromium', () => {
     await visit.page.locator('.badge.good', { hasText: 'live' }).waitFor();
   });
 
-  it('and all else that agents write are text', async () => {
+  it('and everything else that agents write are shown as text', async () => {
     await using visit = await visitOf();
     const { page } = visit;
     const screens = [
@@ -245,7 +245,7 @@ describe.skipIf(findChromium() === null)('runs in Chromium', () => {
     expect(visit.complaints).toEqual([]);
   });
 
-  it('also appear on Home: the newest of the same list, from one request', async () => {
+  it('also appear on Home, which shows the newest of the same list from one request', async () => {
     await service.capture('seen-by-the-gateway', {
       messages: [{ role: 'user', content: 'Rename the parser' }],
     });
@@ -255,7 +255,7 @@ describe.skipIf(findChromium() === null)('runs in Chromium', () => {
     const lists = new Set<string>();
     page.on('request', (request) => {
       const { pathname, searchParams } = new URL(request.url());
-      // The page with the first steps checks whether there is a run at all.
+      // The page with the first steps checks whether any run exists.
       if (/\/runs$/.test(pathname) && searchParams.get('limit') !== '1') lists.add(pathname);
     });
     await page.reload();
@@ -269,7 +269,7 @@ describe.skipIf(findChromium() === null)('runs in Chromium', () => {
     expect(visit.complaints).toEqual([]);
   });
 
-  it('are all that a viewer sees: no page and no step that the role refuses', async () => {
+  it('are shown to a viewer without pages and steps that the role does not permit', async () => {
     const { id } = (await service.call('POST', '/organizations/', { name: 'watched' })) as { id: string };
     const email = 'viewer@example.com';
     const env = { DATA_DIR: service.dir, AUTH_DB_URL: 'embedded:' };
@@ -284,7 +284,7 @@ describe.skipIf(findChromium() === null)('runs in Chromium', () => {
       let hasFirstSteps = false;
       page.on('request', (request) => {
         const { pathname, searchParams } = new URL(request.url());
-        // The first steps ask this.
+        // The page with the first steps sends this request.
         if (pathname === '/usage/stats' && searchParams.get('org_id') === id) hasFirstSteps = true;
       });
       await visit.goTo(`?org=${id}`);

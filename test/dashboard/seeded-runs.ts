@@ -1,4 +1,4 @@
-/** Runs of /v1, patterns, findings and an experiment for the dashboard's tests, over the API. */
+/** Creates runs, patterns, findings and an experiment over the API for the dashboard's tests. */
 import type { SeededService } from './seeded-service.ts';
 
 /** Markup that would run if a page inserted text as HTML. */
@@ -63,7 +63,7 @@ export async function makeLoop(service: SeededService, run_id: string = LOOPING,
     });
 }
 
-/** Some of each page. */
+/** Creates some objects for each page. */
 export async function seedRecords(service: SeededService): Promise<void> {
   const { org_id } = service;
   await makeLoop(service);

@@ -1,4 +1,4 @@
-/** A whole service with the demo's captured runs, runs of /v1, keys, projects and people: what every screen shows. */
+/** A whole service with content for every screen: the demo's captured runs, runs of /v1, keys, projects and users. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -15,7 +15,7 @@ export const RUN_ID = 'demo';
 
 export class SeededService {
   readonly dir = mkdtempSync(join(tmpdir(), 'understudy-dashboard-'));
-  /** What the provider says next. */
+  /** The provider's next text. */
   script: Script = createStory();
   token = '';
   org_id = '';
@@ -33,7 +33,7 @@ export class SeededService {
   async start(env: Record<string, string> = {}): Promise<void> {
     this.#provider ??= await startFakeProvider({ script: (request) => this.script(request) });
     this.#service = new WholeService(this.dir, {
-      // The port is chosen beforehand: the system may still hold a port that it chose for a closed socket.
+      // Chosen before the start, because a port that the system chose may not be free again after a restart.
       PORT: String(await findFreePort()),
       GW_UPSTREAM_BASE: this.#provider.url,
       RATE_LIMIT_PER_SEC: '100000',

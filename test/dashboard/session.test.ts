@@ -12,7 +12,7 @@ const tokens: Record<string, string> = {};
 let cookie = '';
 /** The requests of the page, by method and path. */
 let asked: string[] = [];
-/** Requests that get no answer. */
+/** Paths whose requests get no answer. */
 let isDown: (route: string) => boolean = () => false;
 /** Delays the answer to a request. */
 let hold: (route: string) => Promise<void> | undefined = () => undefined;
@@ -49,7 +49,7 @@ interface Offered {
   decide(takesIt: boolean): void;
 }
 
-/** The parts of the module that the test uses; its types are those of a browser. */
+/** The parts of the module that the test uses. The module itself has the types of a browser. */
 interface Session {
   openSession(): Promise<void>;
   followRole(): Promise<void>;
@@ -95,11 +95,11 @@ beforeEach(async () => {
   vi.stubGlobal('dispatchEvent', events.dispatchEvent.bind(events));
   vi.stubGlobal('HashChangeEvent', Event);
   vi.stubGlobal('fetch', fetchAsPage);
-  // A browser loads each page with new modules.
+  // A new import, because a browser loads the modules again for each page.
   page = await importCopy(MODULE);
 });
 
-/** Opens a link. @returns once it is handled, or the reader is asked */
+/** Opens a link. Resolves when the link is handled, or when the page asks the user. */
 async function openLink(token: string, next = ''): Promise<{ done: Promise<void> }> {
   place.hash = `#token=${token}${next}`;
   const done = page.openSession();
@@ -116,14 +116,14 @@ async function openLink(token: string, next = ''): Promise<{ done: Promise<void>
 const emailNow = () => page.bootstrap.value?.profile.email;
 const sessionsStarted = () => asked.filter((route) => route === 'POST /auth/session').length;
 
-it('a link signs in a reader who is signed out, and disappears from the address', async () => {
+it('a link signs in a user who is signed out, and disappears from the address', async () => {
   const { done } = await openLink(tokens.ann!, '&next=runs');
   await done;
   expect(emailNow()).toBe('ann@example.com');
   expect(place.hash).toBe('#/runs');
 });
 
-it('a link of another user asks first, and changes nothing if the reader declines', async () => {
+it('a link of another user changes nothing if the user declines it', async () => {
   await (await openLink(tokens.ann!)).done;
   const before = cookie;
   const { done } = await openLink(tokens.eve!);
@@ -134,12 +134,12 @@ it('a link of another user asks first, and changes nothing if the reader decline
   await done;
   expect(page.offeredSession.value).toBe(null);
   expect([emailNow(), cookie, sessionsStarted()]).toEqual(['ann@example.com', before, 1]);
-  // A reload does not use it either.
+  // The declined link is not used by a reload either.
   await page.openSession();
   expect(emailNow()).toBe('ann@example.com');
 });
 
-it('a link of another user replaces the session if the reader agrees', async () => {
+it('a link of another user replaces the session if the user agrees', async () => {
   await (await openLink(tokens.ann!)).done;
   const { done } = await openLink(tokens.eve!);
   page.offeredSession.value!.decide(true);
@@ -153,7 +153,7 @@ it('a link of the same user is used without a question', async () => {
   expect([emailNow(), sessionsStarted()]).toEqual(['ann@example.com', 2]);
 });
 
-it('an expired link does not affect the session, and is reported to a signed-out reader', async () => {
+it('an expired link does not affect a session, and is reported to a user who is signed out', async () => {
   await (await openLink(`${tokens.ann}x`)).done;
   expect(page.signInReason.value).toContain('This link is no longer valid');
   await (await openLink(tokens.ann!)).done;
@@ -170,7 +170,7 @@ it('a link is not lost while the server does not answer', async () => {
   expect(emailNow()).toBe('ann@example.com');
 });
 
-it('a link that is opened during the question about another one replaces it', async () => {
+it('a link that is opened while the page asks about another link replaces that link', async () => {
   const { stdout } = await runHere(['token', '--email', 'bob@example.com'], { DATA_DIR: service.dir });
   await (await openLink(tokens.ann!)).done;
   const first = await openLink(tokens.eve!);
@@ -182,7 +182,7 @@ it('a link that is opened during the question about another one replaces it', as
   expect(emailNow()).toBe('bob@example.com');
 });
 
-it('the account of a signed-in reader is read with simultaneous requests, each once', async () => {
+it('the account of a signed-in user is read with simultaneous requests, each sent once', async () => {
   await (await openLink(tokens.ann!)).done;
   asked = [];
   const isMemberAsked = Promise.withResolvers<void>();

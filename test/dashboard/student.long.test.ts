@@ -1,6 +1,6 @@
 /**
- * The Student page in Chromium with a really taught student: an agent's runs are captured, a round of `loop` makes the
- * student, the service serves with it, and then the upstream changes its answers. Skipped without Chromium.
+ * The Student page in Chromium with a student made of real captures: an agent's runs are captured, a round of `loop`
+ * makes the student, the service serves with it, and then the upstream changes its answers. Skipped without Chromium.
  */
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -35,7 +35,7 @@ async function answerOrders(
         headers: {
           'content-type': 'application/json',
           'x-api-key': 'no-key-needed',
-          // Without it, the provider would refuse the request and no student would serve it.
+          // Without this header, the provider would refuse the request and no student would serve it.
           'anthropic-version': '2023-06-01',
           'x-svc-run': `order-${number}`,
           'x-svc-seq': String(seq),
@@ -79,7 +79,7 @@ describe.skipIf(findChromium() === null)('the Student page', () => {
         .version;
     await vi.waitFor(async () => expect(await serving()).toBe(1), POLL);
     await answerOrders(service, range(100, 30));
-    // From here on, the upstream names a parcel other than the agent's order.
+    // From now on, the upstream answers with another parcel than the one of the agent's order.
     service.script = (request) => {
       const answer = orderScript(request);
       const calls = 'tool_calls' in answer ? answer.tool_calls : undefined;
@@ -108,7 +108,7 @@ describe.skipIf(findChromium() === null)('the Student page', () => {
     }
   });
 
-  it('shows what serves, what it served, and its agent', async () => {
+  it('shows which student serves, how much it served, and its agent', async () => {
     await using visit = await Visit.open(browser, service.api, service.token);
     const { page } = visit;
     await visit.goTo('student');
@@ -129,7 +129,7 @@ describe.skipIf(findChromium() === null)('the Student page', () => {
     await page.locator('.kinds').getByText('track_parcel').first().waitFor();
   });
 
-  it('calls the agent variant by its prompt until it is renamed', async () => {
+  it('names the agent variant after its prompt until a user renames it', async () => {
     await using visit = await Visit.open(browser, service.api, service.token);
     const { page } = visit;
     await visit.goTo('student');
