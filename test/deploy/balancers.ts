@@ -14,7 +14,7 @@ const root = fileURLToPath(new URL('../../deploy/', import.meta.url));
 /** The name of the API in all configurations. */
 export const PUBLIC_NAME = 'understudy.example.com';
 
-/** Where the boxes listen, by their names in the configurations: `api-1`, `gateway-2`. */
+/** The ports of the boxes, by their names in the configurations: `api-1`, `gateway-2`. */
 type Ports = ReadonlyMap<string, number>;
 
 interface Listening {
@@ -27,9 +27,9 @@ interface Balancer {
   file: string;
   /** The program's name, and the arguments that print its version. */
   program: readonly [string, ...string[]];
-  /** Whether it asks the boxes if they are ready. */
+  /** Whether the balancer checks that boxes are ready. */
   asks: boolean;
-  /** @returns the arguments that start it in the foreground */
+  /** Writes the configuration. @returns the arguments that start the balancer in the foreground */
   prepare(text: string, folder: string, ports: Ports, listening: Listening): string[];
 }
 
@@ -105,7 +105,7 @@ export const BALANCERS: readonly Balancer[] = [
       own = replaceOne(own, 'address: 127.0.0.1, port_value: 8787 ', at(gateway_port));
       own = replaceOne(own, '/etc/ssl/understudy.pem', join(folder, 'certificate.pem'));
       own = replaceOne(own, '/etc/ssl/understudy.key', join(folder, 'key.pem'));
-      // A client's header names the port, which is not the usual one here.
+      // In these tests, the Host header of a client contains a port.
       own = replaceOne(own, `"${PUBLIC_NAME}"`, `"${PUBLIC_NAME}", "${PUBLIC_NAME}:*"`);
       writeFileSync(join(folder, 'envoy.yaml'), own);
       return ['-c', join(folder, 'envoy.yaml'), '--concurrency', '1', '--use-dynamic-base-id', '-l', 'error'];
@@ -124,7 +124,7 @@ export class RunningBalancer implements Listening {
   readonly #process: ChildProcess;
   #said = '';
 
-  /** Starts it; it listens soon afterwards. */
+  /** Starts the balancer, which listens soon afterwards. */
   static async start(balancer: Balancer, folder: string, ports: Ports): Promise<RunningBalancer> {
     const listening = { api_port: await findFreePort(), gateway_port: await findFreePort() };
     mkdirSync(folder, { recursive: true });
@@ -146,7 +146,7 @@ export class RunningBalancer implements Listening {
     });
   }
 
-  /** The end of its log. */
+  /** What the program has printed. */
   get said(): string {
     return this.#said;
   }
@@ -154,7 +154,7 @@ export class RunningBalancer implements Listening {
   async stop(): Promise<void> {
     if (this.#process.exitCode !== null) return;
     const ended = once(this.#process, 'exit');
-    // A killed master of nginx leaves its worker.
+    // SIGTERM, because a worker of nginx would outlive a master that was killed by SIGKILL.
     this.#process.kill('SIGTERM');
     await ended;
   }

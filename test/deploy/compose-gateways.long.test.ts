@@ -1,4 +1,6 @@
-/** The services of deploy/compose-gateways.yaml as processes: two gateways, the API that shows their captures, and S3. Own processes. */
+/**
+ * The services of deploy/compose-gateways.yaml as processes: two gateways, the API that shows their captures, and S3.
+ */
 import type { AddressInfo } from 'node:net';
 import { expect, it, onTestFinished } from 'vitest';
 import { makeFolder } from '../storage/folder.ts';
@@ -6,7 +8,7 @@ import { ComposeTopology, openModel } from './compose-topology.ts';
 
 const KEY = 'static-key-of-the-operator';
 
-it('the API shows what both gateways captured', async () => {
+it('the API shows the captures of both gateways', async () => {
   const model = await openModel();
   onTestFinished(() => {
     model.closeAllConnections();

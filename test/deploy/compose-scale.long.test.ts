@@ -1,6 +1,6 @@
 /**
- * The services of deploy/compose-scale.yaml as processes, with its own commands, variables and rights: two gateways, two API
- * boxes, PostgreSQL, S3, and Caddy where it is installed. Own processes.
+ * The services of deploy/compose-scale.yaml as processes, with the commands, variables and rights of that file: two
+ * gateways, two API boxes, PostgreSQL, S3, and Caddy if it is installed.
  */
 
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -36,7 +36,7 @@ beforeAll(async () => {
     SVC_KEYS: KEY,
     AUTH_JWT_SECRET: SECRET,
     GW_UPSTREAM_BASE: `http://127.0.0.1:${(upstream.address() as AddressInfo).port}`,
-    // A key is one client here, and the proxy one address.
+    // High limits, because all requests of a test have the same key and come from the same address.
     RATE_LIMIT_PER_SEC: '100000',
     RATE_LIMIT_BURST: '100000',
   };
@@ -59,7 +59,7 @@ afterAll(async () => {
 });
 
 let turns = 0;
-/** Where the next request to the API goes: to Caddy, or without Caddy to each box in turn. */
+/** The address for the next request to the API: Caddy, or without Caddy each box in turn. */
 const nextApi = () =>
   balancer === null ? topology.urlOf(`api-${(turns++ % 2) + 1}`) : `https://127.0.0.1:${balancer.api_port}`;
 const nextGateway = () =>
@@ -68,7 +68,7 @@ const nextGateway = () =>
     : `http://127.0.0.1:${balancer.gateway_port}`;
 
 let position = '';
-/** As a client does, it sends the highest position that it has seen. */
+/** Sends a request with the highest position seen so far, as a client does. */
 async function call(credential: string, method: 'GET' | 'POST' | 'DELETE', path: string, body?: object) {
   const answer = await request(nextApi() + path, {
     dispatcher,
@@ -98,7 +98,7 @@ async function callModel(run: string, content: string) {
   return response;
 }
 
-/** A new user's key. */
+/** @returns the key of a new user */
 async function makeKey(name: string): Promise<string> {
   const token = await signToken(name);
   expect((await call(token, 'GET', '/auth/me')).status).toBe(200);
@@ -118,7 +118,7 @@ it('an account, its key and its findings are the same on every box', async () =>
   }
 });
 
-it('both API boxes show what both gateways captured', async () => {
+it('both API boxes show the captures of both gateways', async () => {
   if (!postgres.isOurs) return;
   for (let at = 0; at < 8; at++) expect((await callModel(`run-${at}`, `the word ${at}`)).status).toBe(200);
   await topology.expectCaptured(
@@ -127,7 +127,7 @@ it('both API boxes show what both gateways captured', async () => {
   );
 });
 
-it.skipIf(!hasCaddy)('a box that is stopped and started again costs no request', async () => {
+it.skipIf(!hasCaddy)('no request fails while a box is stopped and started again', async () => {
   if (!postgres.isOurs) return;
   const keys = [await makeKey('bob'), await makeKey('eve'), await makeKey('ivy')];
   const key = keys[0]!;

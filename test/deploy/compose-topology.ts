@@ -1,7 +1,7 @@
 /**
- * Runs the services of a compose file as processes on loopback: each with the command, the environment, the files and the
- * order that the file names. Only host names, ports and places are replaced. PostgreSQL and S3 are the servers of the
- * tests. Main thread of a test.
+ * Runs the services of a compose file as processes on loopback, with the commands, environments, files and order that
+ * the file names. Only host names, ports and paths are replaced. PostgreSQL and S3 are the servers of the tests. Main
+ * thread of a test.
  */
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -43,7 +43,7 @@ export function readCompose(name: string): ComposeFile {
   return parse(readFileSync(join(root, 'deploy', name), 'utf8'), { merge: true });
 }
 
-/** What the file's head says that the env files hold. */
+/** @returns the content of each env file that the comment at the head of the compose file describes */
 export function readHead(name: string): Record<string, string> {
   const head = readFileSync(join(root, 'deploy', name), 'utf8').split(/^(?!#)/m, 1)[0]!;
   const found: Record<string, string> = {};
@@ -62,18 +62,18 @@ export class ComposeTopology {
   readonly #file: string;
   readonly #compose: ComposeFile;
   readonly #folder: string;
-  /** Added to the files that hold the operator's variables. */
+  /** The operator's variables, which are added to the env files. */
   readonly #env: Record<string, string>;
   readonly #ports = new Map<string, number>();
   readonly #children = new Map<string, CliChild>();
-  /** Services that have started, or ended if they run once. */
+  /** Services that run, or that have ended if they run only once. */
   readonly #up = new Set<string>();
   #s3: { close(): Promise<void> } | null = null;
   #s3Port = 0;
 
   /**
    * @param env the operator's variables, such as SVC_KEYS
-   * @param postgres null: the file has no database
+   * @param postgres null if the compose file has no database
    */
   static async start(
     file: string,
@@ -101,7 +101,7 @@ export class ComposeTopology {
     this.#postgres = postgres;
   }
 
-  /** Where the services listen that a load balancer reaches. */
+  /** The ports of the services behind a load balancer. */
   get ports(): ReadonlyMap<string, number> {
     return this.#ports;
   }
@@ -123,7 +123,7 @@ export class ComposeTopology {
     await this.#bring(service);
   }
 
-  /** Seals what the gateways have captured. @returns when every API box lists these runs */
+  /** Seals the captures of the gateways, and waits until every API box lists these runs. */
   async expectCaptured(runs: readonly string[], key: string): Promise<void> {
     const named = (kind: string) => [...this.#ports.keys()].filter((name) => name.startsWith(kind));
     for (const name of named('gateway'))
@@ -156,7 +156,7 @@ export class ComposeTopology {
     if (service.image.startsWith('postgres:'))
       return service.entrypoint === undefined ? this.#bringPostgres(service) : this.#applyRights(service);
     if (service.image.includes('versitygw')) return this.#bringS3();
-    // A load balancer, which the test starts where it is installed.
+    // The load balancer is left out. A test starts it where it is installed.
     expect(service.image).toMatch(/^caddy:/);
   }
 
@@ -179,7 +179,7 @@ export class ComposeTopology {
     await child.waitForOutput(new RegExp(`http://127.0.0.1:${port}`));
   }
 
-  /** The image's variables, then those of files, then those of the service, as Docker and Node read them. */
+  /** The variables of the image, overridden by those of the env files, and these by those of the service. */
   #environmentOf({ environment = {}, env_file = [] }: Service): Record<string, string> {
     const embedded = parseEnv(readFileSync(join(root, 'embedded.env'), 'utf8')) as Record<string, string>;
     const files = env_file.map((file) => this.#envFile(file));
@@ -187,7 +187,7 @@ export class ComposeTopology {
     return Object.fromEntries(Object.entries(all).map(([key, value]) => [key, this.#place(value)]));
   }
 
-  /** The content of an env file that the operator writes. */
+  /** @returns the content of an env file that an operator would write */
   #envFile(file: string): Record<string, string> {
     const address = readHead(this.#file)[file];
     const password = file === 'owner.env' ? OWNER_PASSWORD : SERVICE_PASSWORD;
@@ -196,7 +196,7 @@ export class ComposeTopology {
     return { ...found, AWS_ACCESS_KEY_ID: S3_KEY, AWS_SECRET_ACCESS_KEY: S3_KEY, ...this.#env };
   }
 
-  /** Replaces the containers' host names and places. */
+  /** Replaces the host names and paths of containers. */
   #place(value: string): string {
     return value
       .replace('@postgres/', `@127.0.0.1:${this.#postgres?.port}/`)
@@ -215,7 +215,7 @@ export class ComposeTopology {
       writeFileSync(join(this.#folder, 'secrets', name), contents[file]!, { mode: 0o600 });
   }
 
-  /** The folder of the volume at /data. */
+  /** @returns the folder that stands for the volume at /data */
   #placeOf(name: string, { volumes = [] }: Service): string {
     const volume = volumes.find((mount) => mount.endsWith(':/data'))?.split(':')[0];
     if (volume !== undefined) expect(this.#compose.volumes).toHaveProperty(volume);
@@ -236,7 +236,7 @@ export class ComposeTopology {
     this.#s3 = server;
   }
 
-  /** What the image does at its first start: the owner, the database, then the mounted script. */
+  /** Does what the image does at its first start: creates the owner and the database, and runs the mounted script. */
   async #bringPostgres({ environment = {}, volumes = [] }: Service): Promise<void> {
     const { POSTGRES_USER: user, POSTGRES_DB: database } = environment;
     await this.#postgres!.query(`CREATE ROLE ${user} SUPERUSER LOGIN PASSWORD '${OWNER_PASSWORD}'`);

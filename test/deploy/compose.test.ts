@@ -1,4 +1,7 @@
-/** deploy/compose-scale.yaml names only what exists, and starts things in an order that works. Test thread. */
+/**
+ * deploy/compose-scale.yaml refers only to existing things, and starts its services in an order that works. Test
+ * thread.
+ */
 import { statSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { expect, it } from 'vitest';
@@ -13,7 +16,7 @@ const own = Object.values(services).filter(
   ({ image, command }) => image === 'understudy' && command !== undefined,
 );
 
-it('its services name variables, secrets, volumes and files that exist', () => {
+it('its services name only variables, secrets, volumes and files that exist', () => {
   expect(own).toHaveLength(5);
   for (const service of own)
     for (const name of Object.keys(service.environment ?? {}))
@@ -30,7 +33,7 @@ it('its services name variables, secrets, volumes and files that exist', () => {
   }
 });
 
-it('no two services share a volume, except the S3 server and what makes its bucket', () => {
+it('no two services share a volume, except the S3 server and the service that creates its bucket', () => {
   const mounted = Object.entries(services).flatMap(([name, service]) =>
     name === 'bucket' ? [] : (service.volumes ?? []).filter((mount) => !mount.startsWith('.')),
   );
@@ -50,12 +53,12 @@ it('API boxes and gateways use the same bucket and key, and the image’s addres
     expect(services).toHaveProperty(String(readDatabaseAddress(address).client.host));
 });
 
-it('images of others are pinned by their digests', () => {
+it('images of other projects are pinned by their digests', () => {
   for (const { image } of Object.values(services))
     if (image !== 'understudy') expect(image).toMatch(/@sha256:[0-9a-f]{64}$/);
 });
 
-it('boxes start after the tables and the rights, and the notice ends before the container is killed', () => {
+it('boxes start when tables and rights exist, and have time for the notice of their stop before Docker kills them', () => {
   expect(services['api-1']!.depends_on!.rights).toEqual({ condition: 'service_completed_successfully' });
   expect(services.rights!.depends_on!.migrate).toEqual({ condition: 'service_completed_successfully' });
   expect(services.migrate!.depends_on!.postgres).toEqual({ condition: 'service_healthy' });

@@ -1,4 +1,7 @@
-/** deploy/kubernetes/understudy-scale.yaml: what refers to something else in it finds it, and routes as Caddyfile-scale does. Test thread. */
+/**
+ * deploy/kubernetes/understudy-scale.yaml: its references are valid, and it routes as Caddyfile-scale does. Test
+ * thread.
+ */
 import { spawnSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -47,7 +50,7 @@ it('ports of services and probes are ports of the pods', () => {
   }
 });
 
-it('pods run without rights, have time to end after the notice, and set existing variables', () => {
+it('pods run without privileges, have time to end after the notice of their stop, and set existing variables', () => {
   for (const { spec } of workloads) {
     const pod = spec.template.spec;
     expect(pod).toMatchObject({
@@ -74,12 +77,12 @@ it('pods run without rights, have time to end after the notice, and set existing
     expect(spec.template.spec.terminationGracePeriodSeconds * 1_000).toBeGreaterThanOrEqual(
       notice_ms + 40_000,
     );
-    // Those who route notice it before the listener closes.
+    // The readiness probe notices the stop before the listener closes.
     expect(readinessProbe.periodSeconds * 1_000).toBeLessThan(notice_ms);
   }
 });
 
-it('what a gateway has captured stays when its pod goes', () => {
+it('the captures of a gateway stay when its pod is removed', () => {
   const { spec } = find('StatefulSet', 'understudy-gateway');
   expect(spec.persistentVolumeClaimRetentionPolicy).toEqual({ whenDeleted: 'Retain', whenScaled: 'Retain' });
   expect(spec.volumeClaimTemplates[0].metadata.name).toBe('data');

@@ -1,6 +1,6 @@
 /**
- * nginx, Caddy and Envoy with the configurations of deploy/, where they are installed: a run stays on its box, a box that
- * goes loses no request, and what agents send reaches the gateway unchanged.
+ * nginx, Caddy and Envoy with the configurations of deploy/, if they are installed: a run stays on its box, no request
+ * is lost when a box stops, and requests of agents reach the gateway unchanged.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
@@ -12,7 +12,7 @@ import { findFreePort } from '../fixtures/free-port.ts';
 import { PATIENCE_MS } from '../fixtures/patience.ts';
 import { BALANCERS, hasBalancer, PUBLIC_NAME, RunningBalancer } from './balancers.ts';
 
-/** A box that says who it is, and what it got. */
+/** A fake box whose answers contain its name and the received request. */
 class NamedBox {
   readonly name: string;
   readonly port: number;
@@ -112,7 +112,7 @@ for (const balancer of BALANCERS)
         return { status: statusCode, text: await body.text() };
       }
 
-      /** Which box gets the steps of each run. */
+      /** @returns for each run, the box that got its steps */
       async function askRuns(): Promise<Map<string, string>> {
         const found = new Map<string, string>();
         for (let at = 0; at < 16; at++) {
@@ -146,12 +146,12 @@ for (const balancer of BALANCERS)
         expect([...found].sort()).toEqual(['api-1', 'api-2']);
       });
 
-      it('says for whom it asks, so that /metrics wants a key', async () => {
+      it('adds x-forwarded-for, so that /metrics requires a key', async () => {
         const { headers } = await ask('GET', '/metrics');
         expect(headers.map((word) => word.toLowerCase())).toContain('x-forwarded-for');
       });
 
-      it('sends the runs of a box that is gone to the other box, and back when it returns', async () => {
+      it('sends the runs of a stopped box to the other box, and back when the box returns', async () => {
         const before = await askRuns();
         await boxes.get('api-1')!.close();
         expect(new Set((await askRuns()).values())).toEqual(new Set(['api-2']));
@@ -159,7 +159,7 @@ for (const balancer of BALANCERS)
         await expect.poll(async () => [...(await askRuns())]).toEqual([...before]);
       });
 
-      it.skipIf(!balancer.asks)('sends nothing to a box that says that it is not ready', async () => {
+      it.skipIf(!balancer.asks)('sends nothing to a box that reports that it is not ready', async () => {
         const before = await askRuns();
         const box = boxes.get('api-2')!;
         box.isReady = false;
@@ -168,7 +168,7 @@ for (const balancer of BALANCERS)
         await expect.poll(async () => [...(await askRuns())]).toEqual([...before]);
       });
 
-      it('passes on events of the live stream at once', async () => {
+      it('forwards events of the live stream at once', async () => {
         const { statusCode, body } = await request(
           `https://127.0.0.1:${running.api_port}/v1/monitor/stream`,
           {
@@ -183,7 +183,7 @@ for (const balancer of BALANCERS)
         }
       });
 
-      it('sends what an agent sends to a gateway, unchanged and by run', async () => {
+      it('sends requests of agents to a gateway unchanged, all of a run to the same one', async () => {
         const found = new Set<string>();
         for (let at = 0; at < 16; at++) {
           const sent = { 'x-svc-run': `run-${at}`, 'X-Odd-Name': 'odd', Authorization: 'Bearer sk-1' };
@@ -206,7 +206,7 @@ for (const balancer of BALANCERS)
         expect([...found].sort()).toEqual(['gateway-1', 'gateway-2']);
       });
 
-      it('does not pass on the gateways’ own routes, which need no credential', async () => {
+      it('does not forward the gateways’ own routes, which need no credential', async () => {
         for (const path of ['/__gw/stats', '/__gw/writer/kill', '/__gw', '/__gw/stats?a=b'])
           expect((await askGateway(path, {})).status).toBe(404);
       });

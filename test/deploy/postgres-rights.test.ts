@@ -1,4 +1,4 @@
-/** deploy/postgres-rights.sql: with its rights a box does everything that it must, and its user can do no more. Test thread. */
+/** deploy/postgres-rights.sql: its rights are enough for everything that a box does, and allow no more. Test thread. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -12,7 +12,7 @@ const FILE = readFileSync(
   fileURLToPath(new URL('../../deploy/postgres-rights.sql', import.meta.url)),
   'utf8',
 );
-/** Another name than in the file, because users belong to the whole server. */
+/** Differs from the name in the file, because users belong to the whole server, which other tests use. */
 const SERVICE = `service_${process.pid}`;
 const DENIED = '42501';
 
@@ -26,7 +26,7 @@ beforeAll(async () => {
   await queryDatabase(owner, `CREATE ROLE ${SERVICE} LOGIN PASSWORD 'x'`);
   service = Object.assign(new URL(owner), { username: SERVICE, password: 'x' }).href;
   expect(FILE.split("'understudy_service'")).toHaveLength(2);
-  // It can be run again.
+  // The file can be run again.
   for (let at = 0; at < 2; at++)
     await queryDatabase(owner, FILE.replace("'understudy_service'", `'${SERVICE}'`));
 });
@@ -44,7 +44,7 @@ async function tryAsService(statement: string): Promise<string | null> {
   );
 }
 
-it('a box works with them, and deletes what is old', async () => {
+it('a box works with the rights, and deletes old rows', async () => {
   const truth = await PostgresTruth.connect(service);
   const box = await SharedBox.open(join(makeFolder(), 'main.mdb'), truth);
   onTestFinished(() => box.close());
@@ -69,7 +69,7 @@ it('a box works with them, and deletes what is old', async () => {
   await live.expire(2);
 });
 
-it('a box needs them', async () => {
+it('a box cannot work without the rights', async () => {
   const address = await server.createDatabase();
   await migrateDatabase(address);
   const stranger = Object.assign(new URL(address), { username: SERVICE, password: 'x' }).href;
@@ -78,7 +78,7 @@ it('a box needs them', async () => {
 
 const relations = "SELECT relname FROM pg_class WHERE relnamespace = 'understudy'::regnamespace";
 
-it('its user changes no table directly, and no schema', async () => {
+it('the user cannot change a table directly, or a schema', async () => {
   const tables = await queryDatabase(owner, `${relations} AND relkind IN ('r', 'p')`);
   expect(tables.length).toBeGreaterThan(3);
   for (const { relname } of tables)
@@ -97,7 +97,7 @@ it('its user changes no table directly, and no schema', async () => {
     expect(await tryAsService(statement), statement).toBe(DENIED);
 });
 
-it('its user does not read what only functions need', async () => {
+it('the user cannot read tables that only functions need', async () => {
   const hidden = await queryDatabase(
     owner,
     `${relations} AND relkind = 'r' AND relname ~ 'boxes$|^live_|^pulses'`,
@@ -108,7 +108,7 @@ it('its user does not read what only functions need', async () => {
   expect(await tryAsService('SELECT FROM understudy.rows')).toBe(null);
 });
 
-it('its user calls no function that lacks the owner’s rights, and other users call none', async () => {
+it('the user can call only functions with the rights of the owner, and other users can call none', async () => {
   const functions = await queryDatabase(
     owner,
     `SELECT oid::regprocedure AS name, prosecdef AS acts_as_owner, has_function_privilege('${SERVICE}', oid, 'EXECUTE') AS may,

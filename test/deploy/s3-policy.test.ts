@@ -15,7 +15,7 @@ it('the policy for a bucket names each right that the code needs, at its resourc
   const allowed = Statement.flatMap(({ Effect, Action, Resource }) =>
     [Action].flat().map((right) => `${Effect} ${right} ${Resource}`),
   );
-  // The store names the right of each of its requests, for the error of a refusal.
+  // The store names the right that each of its requests needs, for the error when S3 refuses it.
   const needed = new Set(read('src/storage/bucket/s3-store.ts').match(/'s3:\w+'/g)!);
   expect(needed.size).toBe(4);
   const resourceOf = (right: string) =>
