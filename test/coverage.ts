@@ -1,10 +1,10 @@
 /**
- * `npm run test:coverage`: runs the tests and reports how many lines of each folder they cover, in their own processes
- * and in the processes and threads that they start. It ends with 1 if a folder of `src` is below the minimum. Arguments
- * go to vitest; without them it runs all of `npm test`, and the long tests of `FURTHER`. Own process.
+ * `npm run test:coverage`: runs the tests and reports how many lines of each folder they cover, in the test processes
+ * and in the processes and threads that these start. It exits with 1 if a folder of `src` is below the minimum.
+ * Arguments go to vitest. Without arguments it runs all of `npm test` and the long tests of `FURTHER`. Own process.
  *
- * Every process writes what V8 counted when it ends (NODE_V8_COVERAGE). Types are stripped in place (strip-types.ts), so
- * V8's positions are those of the sources. A process that is killed writes nothing, or half a file, which does not count.
+ * Every process writes its counts when it ends (NODE_V8_COVERAGE). Types are stripped in place (strip-types.ts), so
+ * V8's positions are those of the sources. A killed process writes nothing or half a file, and neither is counted.
  */
 import { spawnSync } from 'node:child_process';
 import { globSync, mkdirSync, readdirSync, readFileSync, rmSync } from 'node:fs';
@@ -18,9 +18,9 @@ const MINIMUM = 0.8;
 /** Folders for which the files of each subfolder are named. */
 const WORST = 5;
 
-/** Excluded: programs for developers, and the dashboard, which runs in a browser, where Node counts nothing. */
+/** Folders that are not counted: programs for developers, and the dashboard, which runs in a browser, not in Node. */
 const UNCOUNTED = ['src/demo/', 'src/search/model-maker/', 'src/dashboard/'];
-/** Without the tests tagged `long`, which take longer than all of these together. */
+/** The projects to run. The tests tagged `long` are left out because they take longer than all others together. */
 const PROJECTS = ['unit', 'shared', 'process'];
 /** Folders of the project `long` whose subject no other project tests. */
 const FURTHER = ['test/integrations'];
@@ -67,7 +67,7 @@ class SourceCoverage {
     this.#isRun = new Uint8Array(this.text.length);
   }
 
-  /** Adds what one process counted. The innermost range around a character decides. */
+  /** Adds what one process counted. The innermost range around a character decides whether it ran. */
   add(functions: ProcessCounts['result'][number]['functions']): void {
     const ranges = functions.flatMap((counted) => counted.ranges);
     ranges.sort((a, b) => a.startOffset - b.startOffset || b.endOffset - a.endOffset);
@@ -120,7 +120,7 @@ function readCounts(): Map<string, SourceCoverage> {
   return sources;
 }
 
-/** @returns the folder to which a source counts: the first level below `src`, else the first */
+/** @returns the folder whose share includes this source: `src/NAME` within `src`, the top folder elsewhere */
 function folderOf(path: string): string {
   const [root, room] = dirname(path).split('/');
   return root === 'src' && room !== undefined ? `${root}/${room}` : root!;

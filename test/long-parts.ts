@@ -1,6 +1,6 @@
 /**
- * What `npm test` leaves out: the tests with the tag `long`, which are the project `long-parts` (vitest.config.ts), and
- * most draws of property tests. Vitest's own process and every test file's.
+ * Which parts of test files `npm test` leaves out: tests with the tag `long`, and most draws of property tests. The
+ * project `long-parts` (vitest.config.ts) runs the tagged tests. Loaded by Vitest's own process and by test files.
  */
 import { globSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -9,7 +9,7 @@ const TAG = /\btags: 'long'|\blongFrom\(/;
 /** A file that runs another file's tests again, over TLS. */
 const RERUN = /^await import\('(\.\/[^']+\.test\.ts)'\)/m;
 
-/** @returns the test files, relative to the root, with tests that have the tag */
+/** @returns the test files that contain tests with the tag, as paths from the root */
 export function findTaggedFiles(root: string): string[] {
   return globSync('test/**/!(*.long).test.ts', { cwd: root }).filter((file) => isTagged(join(root, file)));
 }

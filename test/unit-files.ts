@@ -1,7 +1,10 @@
-/** Which test files make up the projects `unit` and `process`; all others are `shared` (vitest.config.ts). Vitest's own process and a house test's. */
+/**
+ * Which test files make up the projects `unit` and `process`; all others are `shared` (vitest.config.ts). Loaded by
+ * Vitest's own process and by a house test.
+ */
 
 /**
- * Files that neither listen, nor start a thread or a process, nor change anything outside themselves. Globs from the
+ * Test files that open no port, start no thread or process, and change nothing outside themselves, as globs from the
  * root.
  */
 export const UNIT = [
@@ -40,8 +43,8 @@ export const UNIT = [
 
 /**
  * Files that change their process: its environment, its global names, its timers, how Node's HTTP parser or `fetch`
- * works, or native memory that they damage. Each has its own process, which costs a third of a second. All of test/house
- * is in `unit` and here, because it is often run alone.
+ * works, or native memory that they damage. Each has its own process, which costs a third of a second. All of
+ * test/house is in `unit` or here, because it is often run alone.
  */
 export const OWN = [
   'test/api/docs.test.ts',

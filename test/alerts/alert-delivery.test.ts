@@ -1,6 +1,6 @@
 /**
- * Alerts over real sockets and a real database, with a clock that the test moves: the outbox, webhooks, mail, and the addresses that
- * messages may not go to.
+ * Alerts over real sockets and a real database, with a clock that the test moves: the outbox, webhooks, mail, and the
+ * addresses to which no message may go.
  */
 import { createHmac } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -146,7 +146,7 @@ describe('a webhook', () => {
     expect(hook.received[0]!.headers['x-understudy-signature']).toBeUndefined();
   });
 
-  it('that fails gets the same message again after growing pauses, until it accepts it', async () => {
+  it('that fails gets the same message again after growing pauses, until it accepts the message', async () => {
     const alert = alertWith([webhook()]);
     await put(alert);
     hook.status = 500;
@@ -307,13 +307,13 @@ describe('addresses', () => {
     expect(hook.received).toEqual([]);
   });
 
-  it('of clouds’ credentials are refused even if every network is allowed', async () => {
+  it('that serve credentials of a cloud are refused even if every network is allowed', async () => {
     const targets = new AlertTargets(['0.0.0.0/0', '::/0']);
     for (const host of ['169.254.169.254', '[fd00:ec2::254]'])
       expect(await sendTo(`http://${host}/`, targets)).toContain('ALERT_PRIVATE_TARGETS');
   });
 
-  it('behind a name are checked at the look-up for the connection', async () => {
+  it('of a host name are checked when it is resolved for the connection', async () => {
     const url = `http://rebound.example.com:${hook.port}/`;
     // The rule's check resolved the name to a public address; now the name resolves to this machine.
     expect(await sendTo(url, new AlertTargets([], named('127.0.0.1')))).toContain('ALERT_PRIVATE_TARGETS');

@@ -230,7 +230,7 @@ describe('/alerts', () => {
     await call(ALERT_ROUTES.deleteAlert, `/alerts/${id}`);
   });
 
-  it('fires for runs of its queries, again after a kill under the same id, and recovers once', {
+  it('fires for runs of its queries, repeats the message under the same id after a kill, and recovers once', {
     tags: 'long',
   }, async () => {
     await service.capture('run-one', { messages: [{ role: 'user', content: 'a' }] });

@@ -147,7 +147,7 @@ describe.each(['memory', 'lmdb'])('per-customer keys in %s', (kind) => {
     return { clock, store, raw, record, elsewhere, keys: new ApiKeys(store, revocations, clock) };
   }
 
-  it('have their scope, and are unknown under any other text', async () => {
+  it('have their scope, and no other text is accepted in place of the key', async () => {
     const { keys, raw, record } = await setUp({ project_id: 'p1' });
     expect(keys.verify(raw)).toEqual({ type: 'key', id: record.id, org_id: 'acme', project_id: 'p1' });
     expect(keys.verify(raw)).toEqual(keys.verify(raw));
@@ -245,7 +245,7 @@ describe.each(['memory', 'lmdb'])('per-customer keys in %s', (kind) => {
 });
 
 describe('per-customer keys while the store fails', () => {
-  it('get the same error as unknown ones, with permission to retry', () => {
+  it('get the same retryable error, whether they are known or unknown', () => {
     const store = {
       findByHash: () => {
         throw new Error('disk gone');
@@ -425,7 +425,7 @@ describe('tokens of a provider that publishes its keys', async () => {
     expect(asked).toBe(1);
   });
 
-  it('with unknown keys do not cause repeated requests', async () => {
+  it('with unknown keys do not cause repeated requests to the provider', async () => {
     publish();
     const keys = verifier();
     for (let at = 0; at < 20; at++) {
@@ -443,7 +443,7 @@ describe('tokens of a provider that publishes its keys', async () => {
     ['far too much', 200, `{"keys":[],"x":"${'x'.repeat(1_100_000)}"}`],
   ])('cannot be judged while the provider answers %s', async (_what, status, body) => {
     publish(status, body);
-    // A stuck timestamp does not matter: after a while the provider is asked again.
+    // This clock stands still.
     const keys = verifier(new SetClock());
     const token = await sign(claims, ec.privateKey, { alg: 'ES256', kid: 'ec' });
     for (let round = 0; round < 5; round++) {
@@ -466,7 +466,7 @@ describe('tokens of a provider that publishes its keys', async () => {
       const token = await sign(claims, ec.privateKey, { alg: 'ES256', kid: 'ec' });
       expect(await keys.verify(token)).toBeNull();
       publish();
-      // The provider was asked a moment ago, and many unknown keys would look the same.
+      // The provider is not asked again so soon, because anyone can send tokens with unknown keys.
       expect(await keys.verify(token)).toBeNull();
       expect(asked).toBe(0);
       advance(31_000);

@@ -1,4 +1,4 @@
-/** What the growth bench says grows, and how it draws that. */
+/** What the growth bench reports as growing, and how it draws the figures. */
 import { expect, it } from 'vitest';
 import { drawCurves } from '../../bench/curve-svg.ts';
 import { describeGrowth, findGrowing, type GrowthPoint } from '../../bench/growth.ts';
@@ -17,7 +17,7 @@ function makePoint(count: number, over: Partial<GrowthPoint> = {}): GrowthPoint 
   };
 }
 
-it('growth is a higher cost for each exchange, or a clearly slower question', () => {
+it('growth is a higher cost for each exchange, or a clearly slower query', () => {
   const flat = [
     makePoint(1_000),
     makePoint(300_000, { anon_bytes: 400e6, list_p99_ms: { '/capture/runs': 900 } }),

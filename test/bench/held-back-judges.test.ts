@@ -1,7 +1,7 @@
 /**
- * The agents that judge the student, and two that judged it before, tell right from wrong: whole runs of the frontier
- * model are right, other wordings of the facts too, and planted errors are wrong. A sentence that forbids or permits
- * decides steps, and silent changes change answers.
+ * The agents that judge the student, and two that judged it before, distinguish right from wrong answers. They accept
+ * whole runs of the frontier model and other wordings of the facts, and reject planted errors. A sentence that forbids
+ * or permits something decides steps, and a silent change of a world changes answers.
  */
 import { describe, expect, it } from 'vitest';
 import { HELD_BACK_AGENTS, JUDGES } from '../../bench/eval/held-back/agents.ts';
@@ -22,13 +22,13 @@ import { longFrom } from '../long-parts.ts';
 
 const RUNS = 25;
 const RESTRICTED_RUNS = 60;
-/** Least share of the runs after a silent change that it concerns. */
+/** The silent change must concern at least this share of the runs after it. */
 const CHANGED_SHARE = 0.25;
 
 interface Step {
   run: Run;
   turns: readonly Turn[];
-  /** The right moves, without mistakes that the model corrects. */
+  /** The right moves. Mistakes that the model corrects later are left out. */
   moves: readonly Move[];
   answer: Answer;
   judge(answer: Answer): string | null;
@@ -73,10 +73,10 @@ function spoil(value: unknown): unknown {
   return other === text ? `${text}x` : other;
 }
 
-/** An error by a sentence of the prompt or the task: calls that are wrong in a run with the sentence. */
+/** A sentence of the prompt or the task, and the calls that are wrong in a run that contains it. */
 interface Sentence {
   says: RegExp;
-  /** @param said the sentence */
+  /** @param said the match of `says` in the prompt or the task */
   forbids: (call: ToolCall | WantedCall, said: RegExpExecArray) => boolean;
 }
 
@@ -85,7 +85,7 @@ const tool =
   (call) =>
     names.includes(call.name);
 
-/** Whether a call names the firm in its values or in what it says. */
+/** Whether a call names the firm in its values or in its texts. */
 const namesFirm = (call: ToolCall | WantedCall, firm: string): boolean =>
   'free' in call && call.free !== undefined
     ? Object.values(call.free).some(({ values }) => values.firm === firm)
@@ -186,7 +186,7 @@ const SENTENCES: Readonly<Record<string, readonly Sentence[]>> = {
   ],
 };
 
-/** Last answers in words that no agent uses. null: there is no such answer here. */
+/** Last answers in words that no agent uses. null: this wording has no such answer. */
 const OTHER_WORDS: Readonly<
   Record<string, (values: Readonly<Record<string, string>>, wording: string) => string | null>
 > = {
@@ -220,7 +220,7 @@ const OTHER_WORDS: Readonly<
 };
 
 describe('the agents that judge', () => {
-  it('are seven, with all wire formats, and are all tested here', () => {
+  it('are seven, cover all wire formats, and are all tested here', () => {
     expect(JUDGES).toHaveLength(7);
     for (const { name } of JUDGES) expect(SENTENCES).toHaveProperty([name]);
     expect(new Set(JUDGES.map(({ wire }) => wire)).size).toBe(3);
@@ -231,16 +231,19 @@ const TESTED = HELD_BACK_AGENTS.filter(({ name }) => Object.hasOwn(SENTENCES, na
 
 for (const [at, agent] of TESTED.entries())
   describe(`the ${agent.name}`, longFrom(at, 3), () => {
-    it.each(['usual', 'restricted', 'changed'] as const)('finds its own whole runs right: %s', (kind) => {
-      let ends = 0;
-      for (const { answer, judge } of allSteps(agent, kind)) {
-        expect(judge(answer)).toBeNull();
-        if (answer.calls.length === 0) ends++;
-      }
-      expect(ends).toBe(RUNS);
-    });
+    it.each(['usual', 'restricted', 'changed'] as const)(
+      'accepts whole runs of the frontier model: %s',
+      (kind) => {
+        let ends = 0;
+        for (const { answer, judge } of allSteps(agent, kind)) {
+          expect(judge(answer)).toBeNull();
+          if (answer.calls.length === 0) ends++;
+        }
+        expect(ends).toBe(RUNS);
+      },
+    );
 
-    it('finds every argument wrong that has another value, or is left out', () => {
+    it('rejects every argument that has another value or is left out', () => {
       let planted = 0;
       for (const { run, moves, answer, judge } of allSteps(agent, 'usual'))
         for (const [at, call] of answer.calls.entries()) {
@@ -251,7 +254,7 @@ for (const [at, agent] of TESTED.entries())
               const empty = { ...call, input: { ...call.input, [field]: 'As agreed.' } };
               expect(judge(withCall(answer, at, empty))).not.toBeNull();
             }
-            // Either page of a catalogue may be read.
+            // Every page of a catalogue may be read.
             if (text !== undefined || field === 'page') continue;
             const { [field]: value, ...rest } = call.input;
             const other = { ...call, input: { ...call.input, [field]: spoil(value) } };
@@ -259,7 +262,7 @@ for (const [at, agent] of TESTED.entries())
               judge(withCall(answer, at, other)),
               `${run.task}: ${JSON.stringify(other)}`,
             ).not.toBeNull();
-            // A list of all owners' instances has the same facts.
+            // Without the owner, the call lists the instances of all owners, which contain the same facts.
             if (field !== 'owner')
               expect(judge(withCall(answer, at, { ...call, input: rest }))).not.toBeNull();
             planted++;
@@ -268,7 +271,7 @@ for (const [at, agent] of TESTED.entries())
       expect(planted).toBeGreaterThan(RUNS);
     });
 
-    it('finds texts wrong that say nothing, another number, or the name of a stranger', () => {
+    it('rejects texts without content, with another number, or with the name of a stranger', () => {
       const numbers = { planted: 0, found: 0 };
       for (const { run, answer, moves, judge } of allSteps(agent, 'usual')) {
         if (answer.calls.length > 0) continue;
@@ -282,11 +285,11 @@ for (const [at, agent] of TESTED.entries())
         numbers.planted++;
         if (judge({ text: other, calls: [] }) !== null) numbers.found++;
       }
-      // The other number may by chance be a true one.
+      // The other number may happen to be right.
       expect(numbers.found).toBeGreaterThanOrEqual(0.9 * numbers.planted);
     });
 
-    it('finds other words for the same facts right', () => {
+    it('accepts other words for the same facts', () => {
       let tried = 0;
       for (const { moves, judge } of allSteps(agent, 'usual', RESTRICTED_RUNS)) {
         const text = moves.find((move) => move.text !== undefined)?.text;
@@ -314,7 +317,7 @@ for (const [at, agent] of TESTED.entries())
       }
     });
 
-    it('answers or finds something else after the silent change', () => {
+    it('gives other answers or gets other results after the silent change', () => {
       let concerned = 0;
       for (let seed = 1; seed <= RESTRICTED_RUNS; seed++) if (isConcerned(agent, seed)) concerned++;
       expect(concerned).toBeGreaterThanOrEqual(CHANGED_SHARE * RESTRICTED_RUNS);

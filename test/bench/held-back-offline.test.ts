@@ -1,6 +1,6 @@
 /**
- * The held-back measurement without a gateway can fail: it judges a perfect student right and a random student wrong,
- * and gives the reasons of a student that refuses. Its report shows sums and no contents.
+ * The held-back measurement without a gateway detects errors: it accepts a perfect student and rejects a random one.
+ * It also gives the reasons of a student that refuses. Its report shows sums and no contents.
  */
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';

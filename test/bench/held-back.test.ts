@@ -1,7 +1,7 @@
 /**
- * The judge of the held-back agents can fail: it judges a perfect student right and a student that answers from other
- * runs wrong, and reports that a refusing student serves nothing. A fake gateway passes requests on to a provider and
- * says that a student answered.
+ * The judge of the held-back agents detects errors: it accepts a perfect student, rejects a student that answers from
+ * other runs, and reports that a refusing student serves nothing. A fake gateway forwards requests to a provider and
+ * marks the answers as a student's.
  */
 import { once } from 'node:events';
 import { createServer, request, type Server } from 'node:http';
@@ -44,7 +44,7 @@ beforeAll(async () => {
   gateway = createServer((asked, given) => {
     const to = new URL(asked.url!, Array.isArray(said) ? student.url : provider.url);
     const headers = said === null ? {} : { 'x-svc-served-by': 'student' };
-    // A new connection for each request: a kept one may be closed just when it is used again.
+    // Each request has a new connection, because a kept one may be closed just when it is used again.
     const passed = request(to, { method: 'POST', headers: asked.headers, agent: false }, (reply) => {
       given.writeHead(reply.statusCode!, { ...reply.headers, ...headers });
       reply.pipe(given);
@@ -52,7 +52,7 @@ beforeAll(async () => {
     passed.on('error', (error) => given.destroy(error));
     asked.pipe(passed);
   });
-  // For the same reason, only the SDKs close the connections that they keep.
+  // For the same reason, the gateway never closes idle connections. The SDKs close theirs.
   gateway.keepAliveTimeout = 0;
   gateway.listen(0, '127.0.0.1');
   await once(gateway, 'listening');
@@ -154,7 +154,7 @@ for (const [at, agent] of [...JUDGES, ...STUDIED_AGENTS].entries())
           numbers.changed++;
           if (judge({ text: other, calls: [] }) !== null) numbers.found++;
         });
-      // The other number may by chance be a true one.
+      // The other number may happen to be right.
       expect(numbers.found).toBeGreaterThanOrEqual(0.9 * numbers.changed);
     });
 
@@ -180,7 +180,7 @@ function spell({ text, calls }: Answer): { place: string; student: string }[] {
   ];
 }
 
-/** A run without a socket. @param look is shown each answer, and a judge for answers at that point */
+/** A run without a socket. @param look called with each answer and with the judge of that step */
 function walk(
   agent: HeldBackAgent,
   kind: RunKind,

@@ -1,4 +1,4 @@
-/** What the soak bench counts as flat. */
+/** When the soak bench reports its target as met: figures stay level, and no request fails. */
 import { expect, it } from 'vitest';
 import { describeSoak, judgeSoak, type SoakLook } from '../../bench/soak.ts';
 
@@ -32,7 +32,7 @@ it.each([
   [{ dropped: 7 }, '7 exchanges were dropped'],
   [{ anon_bytes: 900e6 }, 'memory, in MB, grows from 505 to 900'],
   [{ refused: 1 }, 'lists were refused in 10 checks'],
-])('is not %j in the second half', (later, fault) => {
+])('the soak is not met with %j in the second half', (later, fault) => {
   const looks = makeLooks((half) => (half === 0 ? {} : later));
   expect(judgeSoak(looks, 0).faults).toEqual([fault]);
 });

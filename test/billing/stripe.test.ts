@@ -10,7 +10,7 @@ const SECRET = 'whsec_for_tests';
 let server: Server;
 let base: string;
 let requests: { method: string; url: string; body: string; authorization: string }[];
-/** null: none is ever given. */
+/** The processor's answer to a path. null: it never answers. */
 let answer: (url: string) => { status: number; body: unknown } | null;
 
 beforeEach(async () => {
@@ -60,7 +60,7 @@ describe('the payment processor', () => {
     email: 'a@b.co',
   };
 
-  it('opens a checkout that knows its organization', async () => {
+  it('opens a checkout that carries the id of its organization', async () => {
     answer = (url) =>
       url.startsWith('/v1/prices')
         ? { status: 200, body: { object: 'list', data: [{ id: 'price_1' }] } }
@@ -86,7 +86,7 @@ describe('the payment processor', () => {
     await expect(processor().createCheckout(request)).rejects.toMatchObject({ code: 'not_found' });
   });
 
-  it('causes a 503 without the key when it fails or is down', async () => {
+  it('causes a 503 that does not contain the key when it fails or is down', async () => {
     answer = () => ({ status: 401, body: { error: { message: 'Invalid API Key: sk_test_secret' } } });
     const failure = await processor()
       .createPortal('cus_1')

@@ -95,7 +95,7 @@ describe('whole numbers', () => {
     });
   });
 
-  it('are read alike as a number and as its digits', () => {
+  it('have the same value as a number and as text', () => {
     fc.assert(
       fc.property(fc.maxSafeInteger(), (value) => {
         expect(read(integer(), String(value))).toBe(read(integer(), value));
@@ -167,7 +167,7 @@ describe('texts', () => {
     );
   });
 
-  it('are Unicode, and nothing but texts', () => {
+  it('must be Unicode, and values of other types are refused', () => {
     for (const field of [text({ max: 9 }), cutText({ max: 9 })]) {
       expect(read(field, 'a\ud800')).toEqual(['string_unicode']);
       expect(read(field, 'a\u0000')).toBe('a\u0000');
@@ -176,7 +176,7 @@ describe('texts', () => {
     }
   });
 
-  it('that are names are printable', () => {
+  it('that are names must be printable', () => {
     for (const name of ['a', 'x'.repeat(128), '😀'.repeat(128), 'a b/c?d', 'ünï', '运行']) {
       expect(read(identifier(), name)).toBe(name);
     }
@@ -196,7 +196,7 @@ describe('texts', () => {
     expect(read(identifier(), 'x'.repeat(129))).toEqual(['string_too_long']);
   });
 
-  it('that are one of several values say which', () => {
+  it('that must be one of several values are refused with the list of these values', () => {
     const found = new ViolationList();
     check(z.object({ field: literal(['a', 'b']) }), { field: 'c' }, 'body', found);
     expect(violationsOf(found)).toEqual([
@@ -294,7 +294,7 @@ describe('e-mail addresses', () => {
     `${'a'.repeat(64)}@b.co`,
     `${'a'.repeat(249)}@b.co`,
     "o'x@b.museum",
-  ])('%s is one', (address) => {
+  ])('%s is accepted', (address) => {
     expect(findEmailFault(address)).toBeNull();
   });
 
@@ -338,7 +338,7 @@ describe('e-mail addresses', () => {
   });
 
   it.each([' a@b.co ', '\ta@b.co\n', 'Ann <a@b.co>', 'Ann Lee<a@b.co>', '"Lee, Ann" < a@b.co >', '<a@b.co>'])(
-    '%j is one, as people paste it',
+    '%j is accepted, as people paste it',
     (pasted) => {
       expect(read(email(), pasted)).toBe('a@b.co');
     },

@@ -8,7 +8,7 @@ import { finishBody, runParams, runStartBody, stepBody } from '../../src/contrac
 import { tenantFields, tenantQuery } from '../../src/contract/tenant-fields.ts';
 import { drawsOf } from '../long-parts.ts';
 
-/** Valid inputs, and inputs that are invalid or odd in every way that JSON permits. */
+/** Valid inputs, and inputs that are invalid or unusual in every way that JSON permits. */
 const anyField = fc.oneof(
   fc.string({ unit: 'binary', maxLength: 40 }),
   fc.constantFrom('', 'a', '\ud800', 'x'.repeat(200), '5', ' +5 ', 'true', 'on', 'NaN'),
@@ -93,7 +93,7 @@ describe('a quick reading', () => {
     expect(read({ project_id: 5 })).toBe(ASK_ZOD);
   });
 
-  it('leaves parts, rules and shapes that need zod to it', () => {
+  it('calls zod for parts, rules and shapes that it does not know', () => {
     expect(quickReadOf(runStartBody)).toBeNull();
     expect(quickReadOf(z.strictObject({ a: text({ max: 5 }) }))).toBeNull();
     expect(quickReadOf(z.object({ a: text({ max: 5 }) }).refine(() => false))).toBeNull();
@@ -107,7 +107,7 @@ describe('a quick reading', () => {
         }),
       ),
     ).toBeNull();
-    // A default inside affects the result for a missing value.
+    // A default within a part affects the result for a missing value, so zod reads it.
     expect(quickReadOf(z.object({ a: flag().default(false).optional() }))).toBeNull();
     expect(quickReadOf(z.object({ a: z.string().nullish() }))).toBeNull();
     expect(quickReadOf(z.object({ a: list(flag(), { max: 3 }) }))).toBeNull();

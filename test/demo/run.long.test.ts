@@ -26,7 +26,7 @@ it('the demo runs the agent through the gateway, shows the run, and can be run a
     expect(code).toBe(0);
     expect(stdout).toContain('run_tests: 2 checks passed');
     expect(stdout).toContain('understudy-gateway inspect --db');
-    // Plain: no colours, no cursor movements.
+    // The output has no colours and no cursor movements.
     expect(stdout.includes('\u001b')).toBe(false);
   }
 });

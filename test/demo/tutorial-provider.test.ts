@@ -1,6 +1,6 @@
 /**
- * The provider of the tutorial as a process: it answers the tutorial's agent, and keeps running after any other
- * request.
+ * The provider of the tutorial as a process: it answers the tutorial's agent, and keeps running after requests of other
+ * kinds.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';

@@ -1,6 +1,6 @@
 /**
- * docs/tutorial.md as a newcomer follows it: each block in its terminal, real processes, and the outputs that the page
- * shows. Only ports and folders differ.
+ * Follows docs/tutorial.md as a newcomer does: types each block into its terminal, with real processes, and compares
+ * the outputs with those on the page. Only ports and folders differ.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -32,7 +32,7 @@ const [provider, service, ...typed] = blocks;
 let folder: string;
 const addresses = new Map<string, string>();
 const children: ChildProcess[] = [];
-// Each attempt of the test starts fresh, because a process of the last one would hold the folder.
+// Each attempt of the test has a new folder, because a process of the last attempt may still use the old one.
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), 'understudy-tutorial-'));
 });
@@ -163,7 +163,7 @@ it('every command of the tutorial leads to the described result', {
       .join('');
     seen.push(printed);
   }
-  // What the page is for.
+  // The result to which the page leads.
   const stats = (await (await fetch(`${gateway}/__gw/stats`)).json()) as {
     relegation: { served: number; money_saved_usd: number; tokens_saved: { input: number } };
   };
@@ -172,7 +172,7 @@ it('every command of the tutorial leads to the described result', {
   expect(seen.join('')).toMatch(/ticket-\d+: 3 calls, 3 by the student/);
 });
 
-/** "The gateway takes it within seconds." */
+/** Waits until the gateway uses the new version, which takes it seconds. */
 async function takenStudent(gateway: string): Promise<void> {
   const ask = async () =>
     ((await (await fetch(`${gateway}/__gw/stats`)).json()) as { relegation: { version: number | null } })

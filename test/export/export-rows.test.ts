@@ -89,7 +89,7 @@ describe('Parquet', () => {
     Array.from({ length: 1_000 }, (_, at) => ({ ...ROW, id: `run ${page}-${at}`, count: page * 1_000 + at })),
   );
 
-  it('contains no value for an integer that is larger than its type', async () => {
+  it('has no value where an integer is larger than its type', async () => {
     const rows = await parquetReadObjects({
       file: toArrayBuffer(await write('parquet', [{ ...ROW, count: 1e20 }, ROW])),
     });
@@ -114,7 +114,7 @@ describe('Parquet', () => {
     expect(empty).toEqual({ ...EMPTY, count: 0n, tags: '[]' });
   });
 
-  it('has its columns also without a row', async () => {
+  it('has its columns even without rows', async () => {
     const { schema, num_rows } = parquetMetadata(toArrayBuffer(await write('parquet')));
     expect([Number(num_rows), schema.slice(1).map(({ name }) => name)]).toEqual([
       0,

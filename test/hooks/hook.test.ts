@@ -20,7 +20,7 @@ const ENTRY = fileURLToPath(new URL('../../src/cli/understudy.mjs', import.meta.
 
 type Input = Record<string, unknown>;
 
-/** The input that a client of that version sent to its hooks in one session. */
+/** The inputs that a client of the named version sent to its hooks in one session. */
 function recorded(name: string): Input[] {
   const text = readFileSync(new URL(`../fixtures/hooks/${name}.jsonl`, import.meta.url), 'utf8');
   return text
@@ -49,10 +49,10 @@ interface Said {
   stderr: string;
 }
 
-/** The machine may be busy; this test does not measure time. */
+/** A long time limit for a busy machine, because these tests do not measure time. */
 const PATIENT = ['--timeout-ms', String(PATIENCE_MS)];
 
-/** Calls the hook like a client: the command, with one JSON object on its standard input. */
+/** Calls the hook as a client does: it starts the command with one JSON object on standard input. */
 async function hook(
   client: string,
   input: Input | string,
@@ -75,7 +75,7 @@ async function hook(
 
 const SILENCE: Said = { code: 0, stdout: '', stderr: '' };
 
-/** The service's counts for a run that ended with that outcome. */
+/** The service's counts of a run with this outcome. */
 async function finished(run_id: string, outcome: string) {
   const { status, body } = await service.post(`/v1/monitor/runs/${encodeURIComponent(run_id)}/finish`, {
     outcome,
@@ -141,7 +141,7 @@ describe('a session that loops', () => {
 });
 
 describe('steps', () => {
-  it('of parallel tool calls each have an index', { tags: 'long' }, async () => {
+  it('of parallel tool calls have different indices', { tags: 'long' }, async () => {
     const session_id = 'parallel';
     const calls = Array.from({ length: 8 }, (_, at) =>
       call(session_id, `t${at}`, { tool_input: { command: `echo ${at}` } }),
@@ -180,7 +180,9 @@ describe('steps', () => {
     );
   });
 
-  it('that the client reports only in part are unknown, and raise no alarm', { tags: 'long' }, async () => {
+  it('that the client reports only in part have unknown contents, and raise no alarm', {
+    tags: 'long',
+  }, async () => {
     const session_id = 'untold';
     for (let at = 0; at < 5; at++) {
       const change = { tool_input: undefined, tool_response: undefined };
@@ -210,7 +212,7 @@ describe('steps', () => {
     expect(await finished(session_id, 'success')).toMatchObject({ status: 200, steps: 1 });
   });
 
-  it('of a session that is resumed after its end are a run beside the first', { tags: 'long' }, async () => {
+  it('of a session that is resumed after its end are a second run', { tags: 'long' }, async () => {
     const session_id = 'resumed';
     const end = { ...eventOf(CLAUDE, 'SessionEnd'), session_id };
     await hook('claude-code', call(session_id, 'a'));
@@ -269,8 +271,8 @@ async function listen(handle: RequestListener): Promise<{ url: string; server: S
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, server };
 }
 
-describe('an agent whose service', () => {
-  it('is down continues, and does not try again at once', { tags: 'long' }, async () => {
+describe('an agent continues if its service', () => {
+  it('is down, and the hook does not try again at once', { tags: 'long' }, async () => {
     const { url, server } = await listen(() => {});
     server.close();
     await once(server, 'close');
@@ -288,7 +290,7 @@ describe('an agent whose service', () => {
     expect(await finished('down', 'success')).toMatchObject({ status: 200, steps: 1 });
   });
 
-  it('never answers continues after a moment, and waits once', { tags: 'long' }, async () => {
+  it('never answers, after one short wait', { tags: 'long' }, async () => {
     let asked = 0;
     const { url } = await listen(() => void asked++);
     const env = { SVC_BASE_URL: url };
@@ -312,7 +314,7 @@ describe('an agent whose service', () => {
     ['leads elsewhere', 302, ''],
   ] as const;
   for (const [at, [does, status, body]] of answers.entries())
-    it(`${does} continues`, longFrom(at, 1), async () => {
+    it(`${does}`, longFrom(at, 1), async () => {
       const { url } = await listen((request, response) => {
         request.resume();
         response.writeHead(status, { location: '/elsewhere' }).end(body);
@@ -323,14 +325,14 @@ describe('an agent whose service', () => {
       );
     });
 
-  it('has no key or no address continues', { tags: 'long' }, async () => {
+  it('has no key or no address', { tags: 'long' }, async () => {
     expect(await hook('claude-code', call('a', 'a'), { SVC_API_KEY: '' })).toEqual(SILENCE);
     expect(await hook('claude-code', call('a', 'a'), { SVC_BASE_URL: 'no address' })).toEqual(SILENCE);
     expect(await hook('claude-code', call('a', 'a'), { HOME: '/proc/no-home' })).toEqual(SILENCE);
   });
 });
 
-describe('a client that sends', () => {
+describe('a client gets no error if it sends', () => {
   const inputs: readonly (readonly [string, string | Input])[] = [
     ['no JSON', '{"session_id":'],
     ['a session with a path for a name', { ...call('../../../../etc/passwd', 'b') }],
@@ -344,12 +346,12 @@ describe('a client that sends', () => {
     ['a session that is too long', { ...call('a', 'b'), session_id: 'x'.repeat(1_000) }],
   ];
   for (const [at, [what, input]] of inputs.entries())
-    it(`${what} is not told of it`, longFrom(at, 3), async () => {
+    it(`${what}`, longFrom(at, 3), async () => {
       expect(await hook('claude-code', input)).toEqual(SILENCE);
       expect(readdirSync(home).filter((name) => name !== '.local')).toEqual([]);
     });
 
-  it('a wrong name gets no error either', { tags: 'long' }, async () => {
+  it('a wrong name of an event', { tags: 'long' }, async () => {
     expect(await hook('claude-kode', call('a', 'b'))).toEqual(SILENCE);
   });
 });

@@ -11,7 +11,7 @@ function makeFolder(): string {
   return folder;
 }
 
-it('a later repetition of a call counts, and an event that is reported twice at once counts once', () => {
+it('a call that is repeated later counts again, and an event that is reported twice at once counts once', () => {
   const folder = makeFolder();
   const indexOf = (key: string, at_ms: number) => new RunJournal('r', folder).indexOf(key, at_ms);
   expect([indexOf('a', 1_000), indexOf('a', 1_100), indexOf('b', 1_200)]).toEqual([0, 0, 1]);

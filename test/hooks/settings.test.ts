@@ -155,7 +155,7 @@ describe('installed settings', () => {
     expect(Object.keys(read())).toEqual(['hooks']);
   });
 
-  it('keep a link a link, and the rights of the file', async () => {
+  it('leave a symbolic link and the permissions of the file as they are', async () => {
     mkdirSync(join(folder, '.claude'));
     const kept = join(folder, 'dotfiles.json');
     writeFileSync(kept, '{}');
@@ -205,7 +205,7 @@ describe('installed settings', () => {
     expect(Object.keys(JSON.parse(written.replace(/^\uFEFF/, '')).hooks)).toEqual(
       expect.arrayContaining(EVENTS),
     );
-    // All of the old text is still there, in order.
+    // All of the old text still exists, in the same order.
     let at = 0;
     for (const character of text) {
       at = written.indexOf(character, at) + 1;
@@ -218,7 +218,7 @@ describe('installed settings', () => {
     );
   });
 
-  it('go where the client looks if no file is named', async () => {
+  it('are written to the file that the client reads if no file is named', async () => {
     const claude = new CliChild(['hooks', 'claude-code', '--write'], {
       cwd: folder,
       env: { HOME: '/nowhere' },
