@@ -32,7 +32,7 @@ bool ReadNumbers(napi_env env, napi_value value, napi_typedarray_type wanted, T*
   bool is_typed = false;
   if (napi_is_typedarray(env, value, &is_typed) != napi_ok || !is_typed ||
       napi_get_typedarray_info(env, value, &type, length, &start, nullptr, nullptr) != napi_ok || type != wanted) {
-    napi_throw_type_error(env, nullptr, "not numbers of the kind that is expected");
+    napi_throw_type_error(env, nullptr, "a typed array of another type is expected");
     return false;
   }
   *data = static_cast<T*>(start);

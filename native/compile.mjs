@@ -33,8 +33,8 @@ const require = createRequire(import.meta.url);
 const here = dirname(fileURLToPath(import.meta.url));
 
 /**
- * @typedef {{ name: string, sources: string[], target: string, includes: string[] }} Addon the first of the sources
- *   is compiled, and includes the others; `includes` are the folders with the headers of packages
+ * @typedef {{ name: string, sources: string[], target: string, includes: string[] }} Addon the first of `sources` is
+ *   compiled, and includes the others; `includes` are the folders with the headers of packages
  */
 
 /**
@@ -83,7 +83,10 @@ function findPackage(name) {
   }
 }
 
-/** The first C++ compiler that runs, beginning with the one named on the command line; null if none runs. */
+/**
+ * The first C++ compiler that runs. The compiler named on the command line is tried first.
+ * @returns null if none runs
+ */
 function findCompiler() {
   return findFirst([...process.argv.slice(2, 3), 'c++', 'g++', 'clang++']);
 }
@@ -162,7 +165,7 @@ export function compile(addon, { compiler, version }, ways) {
   });
   if (status !== 0) {
     rmSync(draft, { force: true });
-    const [reason = 'it ended without a word'] = (error?.message ?? stderr)
+    const [reason = 'the compiler failed without an error message'] = (error?.message ?? stderr)
       .split('\n')
       .filter((line) => /error|cannot|fatal/i.test(line));
     return `${addon.name}: ${compiler} failed (${reason.trim()})`;
@@ -176,13 +179,15 @@ function run() {
   const compiler = findCompiler();
   if (compiler === null) {
     console.log(
-      'understudy: no C++ compiler found, so the native code was not compiled; everything runs without it, slower. ' +
-        'Install one (Debian: apt-get install -y g++) and call node native/compile.mjs',
+      'understudy: no C++ compiler was found, so the native code was not compiled. Everything works without it, but more slowly. ' +
+        'Install a compiler (Debian: apt-get install -y g++), then run node native/compile.mjs',
     );
     return;
   }
   if (findPackage('node-api-headers') === null) {
-    console.log('understudy: the package with the Node-API headers is missing; native code was not compiled');
+    console.log(
+      'understudy: the package with the Node-API headers is missing, so the native code was not compiled',
+    );
     return;
   }
   for (const addon of listAddons()) {

@@ -10,7 +10,7 @@ import type { ByteEngine } from './byte-functions.ts';
 
 /** Maximum number of bytes before a token that are searched for a label or a scheme. */
 const CONTEXT_BYTES = 64;
-/** How far before the first run its token may begin. */
+/** Maximum number of bytes by which a token may begin before its first run. */
 const TOKEN_BACK_BYTES = 2_048;
 
 /** 1 for the bytes of base64, base64url and escaped slashes. */
@@ -31,7 +31,7 @@ function asBuffer(bytes: Uint8Array): Buffer {
   return Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
 
-/** Whether the bytes before `at`, down to `lowest`, end with the word, ignoring case. */
+/** Whether the word ends at `at` and begins at `lowest` or later, ignoring case. */
 function endsWith(bytes: Uint8Array, lowest: number, at: number, word: string): boolean {
   if (at - lowest < word.length) return false;
   for (let i = 0; i < word.length; i++)
@@ -85,13 +85,13 @@ class TokenWalk {
 }
 
 function isSuspect(bytes: Uint8Array, start: number, end: number, walk: TokenWalk): boolean {
-  // Called first, because it must be called for every run.
+  // `isLabelled` must see every run, so it is called before the other checks.
   const isLabelled = walk.isLabelled(bytes, start, end);
   if (isLabelled || (start >= 3 && bytes[start - 1] === 0x2e)) return true;
   return holdsBeginning(bytes, start, end) || beginsLikeKey(bytes, start, end);
 }
 
-/** Checks arguments like the addon, so that both throw for invalid ones. */
+/** Checks arguments as the addon does, so that both throw for the same arguments. */
 function checkRange(bytes: Uint8Array, from: number, to: number): void {
   if (!(from >= 0 && from <= bytes.length && to >= 0 && to <= bytes.length))
     throw new RangeError('an offset is outside of the bytes');

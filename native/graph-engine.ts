@@ -23,13 +23,13 @@ export interface SharedHandle {
   readonly [sharedMark]: true;
 }
 
-/** In a list of ids: the point is marked as removed. */
+/** Stands in a list of ids for a point that is marked as removed. */
 export const NO_SHARED_ID = 2 ** 32 - 1;
 
 /**
- * The calls of the only thread that changes shared indexes. No other thread searches an index between `beginChange`
- * and `endChange`; `beginChange` waits for running searches. Methods that change an index throw outside of these two
- * calls.
+ * Calls for the thread that creates and changes shared indexes. `beginChange` waits for running searches, and other
+ * threads cannot search the index until `endChange`. Methods that change an index throw before `beginChange` and after
+ * `endChange`.
  */
 interface SharedChanges {
   /**
@@ -38,7 +38,10 @@ interface SharedChanges {
    */
   openCatalog(key: string): CatalogHandle;
   closeCatalog(catalog: CatalogHandle): void;
-  /** Makes the indexes available to searches that pass this `vectorsId`. An empty one hides them from all searches. */
+  /**
+   * Makes the indexes available to searches that pass this `vectorsId`. An empty `vectorsId` hides the indexes from all
+   * searches.
+   */
   serveCatalog(catalog: CatalogHandle, vectorsId: string): void;
   /**
    * @param group name of a group of indexes that are listed together; empty: no group
@@ -93,7 +96,7 @@ export interface SharedSearches {
   /**
    * Searches like `HnswIndex.search`, with the same result.
    * @param projected the vector in the graph's form
-   * @param looks number of candidates of each walk through the graph, in ascending order
+   * @param looks for each walk through the graph, its number of candidates; in ascending order
    * @param margins for each walk except the last: how far the last candidate must be below the last result
    * @param compared minimum number of candidates that are compared exactly
    * @param comparedMax maximum number of vectors that are compared one by one; if more are needed, the result is null

@@ -75,7 +75,7 @@ SharedIndex* ReadShared(napi_env env, napi_value value) {
 bool ReadBounded(napi_env env, napi_value value, uint32_t least, uint32_t most, uint32_t* into) {
   if (!ReadWhole(env, value, least, into)) return false;
   if (*into <= most) return true;
-  napi_throw_range_error(env, nullptr, "a smaller number is expected");
+  napi_throw_range_error(env, nullptr, "the number is too large");
   return false;
 }
 
@@ -84,7 +84,7 @@ bool ReadVector(napi_env env, const Graph& graph, napi_value value, const float*
   size_t length;
   if (!ReadNumbers(env, value, napi_float32_array, vector, &length)) return false;
   if (length == graph.space().dimensions()) return true;
-  napi_throw_range_error(env, nullptr, "a vector of another number of dimensions");
+  napi_throw_range_error(env, nullptr, "the vector has another number of dimensions");
   return false;
 }
 
@@ -233,7 +233,7 @@ napi_value SearchGraph(napi_env env, napi_callback_info info) {
     return nullptr;
   }
   if (wanted > label_room || wanted > similarity_room) {
-    napi_throw_range_error(env, nullptr, "there is no room for so many");
+    napi_throw_range_error(env, nullptr, "the list for the results is too short");
     return nullptr;
   }
   size_t count = 0;
@@ -249,7 +249,7 @@ napi_value SearchGraph(napi_env env, napi_callback_info info) {
 /** A file that is written or read on another thread. */
 struct FileWork {
   std::string file;
-  /** For a write: the graph, which `handle` keeps alive, and the points removed before it began. */
+  /** For a write: the graph, which `handle` keeps alive, and the points that were removed before the write began. */
   Graph* written = nullptr;
   Marks removed;
   napi_ref handle = nullptr;
@@ -297,7 +297,7 @@ napi_value StartFile(napi_env env, std::unique_ptr<FileWork> work) {
       napi_create_string_utf8(env, "understudy graph", NAPI_AUTO_LENGTH, &name) != napi_ok ||
       napi_create_async_work(env, nullptr, name, WorkOnFile, FinishFile, work.get(), &work->work) != napi_ok ||
       napi_queue_async_work(env, work->work) != napi_ok) {
-    napi_throw_error(env, nullptr, "no thread can be asked");
+    napi_throw_error(env, nullptr, "the work on the file could not be started");
     return nullptr;
   }
   if (work->written != nullptr) work->written->BeginWriting();
@@ -346,7 +346,8 @@ napi_value OpenCatalog(napi_env env, napi_callback_info info) {
   auto catalog = std::make_shared<Catalog>();
   if (!ReadArguments(env, info, 1, arguments) || !ReadText(env, arguments[0], &catalog->key)) return nullptr;
   auto kept = std::make_unique<std::shared_ptr<Catalog>>(catalog);
-  // No index may be searched after its writer's thread has ended, for whatever reason it ended.
+  // The hook also runs if the thread is terminated. An index must not be searched after the thread that changes it has
+  // ended.
   if (napi_add_env_cleanup_hook(env, CloseCatalogOfThread, kept.get()) != napi_ok) return nullptr;
   kept.release();
   const bool is_open = Attempt(env, [&] { TheRegistry().Open(catalog); });
@@ -391,7 +392,7 @@ napi_value ShareIndex(napi_env env, napi_callback_info info) {
   const bool is_made = Attempt(env, [&] {
     index = std::make_shared<SharedIndex>(dimensions, block_bits);
     TheRegistry().Change([&] {
-      if (!(*catalog)->indexes.emplace(name, index).second) throw std::runtime_error("the name is taken");
+      if (!(*catalog)->indexes.emplace(name, index).second) throw std::runtime_error("an index with this name exists already");
       if (!group.empty()) (*catalog)->groups[group].push_back(name);
     });
   });
@@ -432,7 +433,7 @@ napi_value MakeBlock(napi_env env, napi_callback_info info) {
   napi_value buffer;
   napi_value array;
   if (napi_create_external_arraybuffer(env, block.get(), length, free, kept.get(), &buffer) != napi_ok) {
-    napi_throw_error(env, nullptr, "memory cannot be shared");
+    napi_throw_error(env, nullptr, "the memory cannot be passed to JavaScript");
     return nullptr;
   }
   kept.release();
@@ -601,7 +602,7 @@ napi_value SearchShared(napi_env env, napi_callback_info info) {
     return nullptr;
   }
   if (plan.k > similarity_room || plan.k > preferred_room) {
-    napi_throw_range_error(env, nullptr, "there is no room for so many");
+    napi_throw_range_error(env, nullptr, "the list for the results is too short");
     return nullptr;
   }
   bool is_done = false;
@@ -617,7 +618,7 @@ napi_value SearchShared(napi_env env, napi_callback_info info) {
     // A missing index counts as empty.
     is_done = index == nullptr;
     if (is_done) return;
-    if (dimensions != index->dimensions()) throw std::range_error("a vector of another number of dimensions");
+    if (dimensions != index->dimensions()) throw std::range_error("the vector has another number of dimensions");
     const Visit visit(&index->gate);
     if (!visit.is_in()) return;
     is_done = index->Search(vector, projected, graph_dimensions, plan, &found);

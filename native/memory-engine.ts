@@ -1,9 +1,9 @@
 /**
- * Functions of the memory addon (`compile.mjs`): memory that two processes share, which JavaScript cannot create, and
- * returning free memory to the system. If the addon is missing or the system has no memfd (only Linux has it), data
- * goes between processes through a pipe. Any thread.
- * The addon maps the shared memory over the pages of a SharedArrayBuffer. So all threads of the process can use the
- * memory through that buffer, and the garbage collector neither counts nor moves it.
+ * Functions of the memory addon (`compile.mjs`). They create memory that two processes share, which JavaScript cannot
+ * do, and return free memory to the system. If the addon is missing or the system has no memfd (only Linux has it),
+ * data goes between processes through a pipe. Any thread. The addon maps the shared memory over the pages of a
+ * SharedArrayBuffer. So all threads of the process can use the memory through that buffer, and the garbage collector
+ * neither counts nor moves it.
  */
 import { loadFunctions } from './load-functions.ts';
 
@@ -20,7 +20,7 @@ interface MemoryEngine {
   /**
    * Maps a memory over a buffer's whole pages, from the first on. The buffer's content is lost.
    * @param into a view of a SharedArrayBuffer that no other code uses yet; must be one page longer than the memory
-   * @param mayWrite 0: a write to the memory crashes the process
+   * @param mayWrite 1: the process may write to the memory; 0: a write crashes the process
    * @returns the offset in `into` at which the memory begins; on failure the negative error number of the system
    */
   mapMemory(descriptor: number, into: Uint8Array, mayWrite: 0 | 1): number;

@@ -28,7 +28,7 @@ bool ReadPages(napi_env env, napi_value value, double least, uint64_t* into) {
   }
   const double page = static_cast<double>(sysconf(_SC_PAGESIZE));
   if (!(number >= least) || number > 9007199254740992.0 || std::fmod(number, page) != 0) {
-    napi_throw_range_error(env, nullptr, "whole pages are expected");
+    napi_throw_range_error(env, nullptr, "a multiple of the page size is expected");
     return false;
   }
   *into = static_cast<uint64_t>(number);
@@ -39,7 +39,7 @@ bool ReadDescriptor(napi_env env, napi_value value, int* into) {
   uint32_t number = 0;
   if (!ReadWhole(env, value, 0, &number)) return false;
   if (number > INT_MAX) {
-    napi_throw_range_error(env, nullptr, "no descriptor");
+    napi_throw_range_error(env, nullptr, "the number is not a file descriptor");
     return false;
   }
   *into = static_cast<int>(number);

@@ -52,8 +52,8 @@ interface SocketEngine {
   /**
    * Looks up the head of the request that the library is delivering (`sockets/heads.h`). Call this for each request
    * before anything else, so that a later request cannot get the head of an earlier one.
-   * @returns the slot of a known head; `UNKNOWN_HEAD` if the head is unknown and may be remembered; `PASSED_HEAD` if it
-   *   is unknown and may not; `RAW_HEAD` if `rawHead` returns the head
+   * @returns the slot of a known head; `UNKNOWN_HEAD` if the head is unknown and may be remembered; `PASSED_HEAD` if
+   *   the head is unknown and must not be remembered; `RAW_HEAD` if `rawHead` returns the head
    */
   takeHead(): number;
   /**
@@ -65,9 +65,9 @@ interface SocketEngine {
   /**
    * Remembers the head for which `takeHead` has just returned `UNKNOWN_HEAD`. It replaces the head in this slot.
    * @param slot below `HEAD_SLOTS`
-   * @param varying numbers of the header lines that may have another value next time, in ascending order
+   * @param varying numbers of the header lines whose value may differ in the next request, in ascending order
    * @param lines number of header lines
-   * @returns 1 if the head was stored; 0 if not: the slot is then empty
+   * @returns 1 if the head was stored; 0 if it was not stored, and the slot is empty
    */
   rememberHead(slot: number, varying: Uint32Array, lines: number): number;
   /** Counts a request that was ended because its body arrived too slowly. */

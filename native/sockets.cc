@@ -40,7 +40,7 @@ napi_value SendNow(napi_env env, napi_callback_info info) {
     return nullptr;
   }
   if (descriptor > INT_MAX || head_length > kHeadBytes) {
-    napi_throw_range_error(env, nullptr, "no descriptor, or too long a head");
+    napi_throw_range_error(env, nullptr, "the descriptor is invalid, or the head is too long");
     return nullptr;
   }
   iovec parts[] = {{head, head_length}, {body, body_length}};
@@ -76,7 +76,7 @@ uint32_t ReadHeadBytesMax() {
   return bytes < connections::kHeadBytesMax ? static_cast<uint32_t>(bytes) : connections::kHeadBytesMax;
 }
 
-/** Prevents unloading of the addon, because the library still calls it after the thread that loaded it has ended. */
+/** Prevents unloading of the addon. The library calls the addon even after the thread that loaded it has ended. */
 bool StayLoaded() {
   Dl_info info{};
   if (dladdr(reinterpret_cast<void*>(&connections::Receive), &info) == 0 || info.dli_fname == nullptr) return false;

@@ -21,7 +21,7 @@ inline bool ReadText(napi_env env, napi_value value, Text* text) {
     return false;
   }
   if (length >= kTextUnits - 1) {
-    napi_throw_range_error(env, nullptr, "a text is too long");
+    napi_throw_range_error(env, nullptr, "the text is too long");
     return false;
   }
   text->length = length;
@@ -44,7 +44,7 @@ napi_value MeasureTexts(napi_env env, napi_callback_info info) {
     return nullptr;
   }
   if (!tables.AreWhole() || feature_length != kMeasuredBytes || count_length < kCounts) {
-    napi_throw_range_error(env, nullptr, "a table of another size than in native/texts/counts.h");
+    napi_throw_range_error(env, nullptr, "a table has another size than in native/texts/counts.h");
     return nullptr;
   }
   const auto read = [env, &arguments](Which which, Text* text) { return ReadText(env, arguments[which], text); };

@@ -26,7 +26,8 @@ export function readHashes(text) {
   for (const line of text.split('\n')) {
     if (line === '' || line.startsWith('#')) continue;
     const match = /^([0-9a-f]{64}) {2}(\S+)$/.exec(line);
-    if (match === null || hashes.has(match[2])) throw new Error(`${LIST}: this line is no hash: ${line}`);
+    if (match === null || hashes.has(match[2]))
+      throw new Error(`${LIST}: this line has no valid hash: ${line}`);
     hashes.set(match[2], match[1]);
   }
   return hashes;

@@ -59,14 +59,14 @@ function compareEach<Block extends Int16Array | Uint8Array>(
   multiply: (query: Float32Array, block: Block, start: number) => number,
 ): number {
   if (count > places.length || count > similarities.length || blockBits > 31 || query.length === 0)
-    throw new RangeError('there is no room for so many');
+    throw new RangeError('the list for the results is too short');
   const mask = 2 ** blockBits - 1;
   for (let i = 0; i < count; i++) {
     const place = places[i]!;
     const block = blocks[place >>> blockBits];
     const start = (place & mask) * stride;
     if (block === undefined || start + stride > block.length)
-      throw new RangeError('a place is outside of the blocks');
+      throw new RangeError('a place is outside the blocks');
     similarities[i] = multiply(query, block, start);
   }
   return count;
@@ -90,7 +90,7 @@ export function writeScale(block: Int16Array, at: number, value: number): void {
   block.set(scaleNumbers, at);
 }
 
-/** Uses eight sums, so that an addition need not wait for the previous one. The addon adds in the same order. */
+/** Uses eight sums, so that an addition does not wait for the previous one. The addon adds in the same order. */
 function multiplyAdd(query: Float32Array, block: Int16Array, start: number): number {
   const { length } = query;
   const whole = length - (length % 8);
@@ -144,7 +144,7 @@ export function writeFactor(block: Uint8Array, at: number, value: number): void 
   block.set(scaleBytes, at);
 }
 
-/** Eight sums for the whole vector and eight for a block, added in the same order as in the addon. */
+/** Eight sums for the whole vector, and eight for a block. The addon adds in the same order. */
 const sums = new Float64Array(8);
 const parts = new Float64Array(8);
 

@@ -12,7 +12,7 @@
 
 namespace {
 
-/** Maximum number of blocks. More would need more memory than a machine has. */
+/** Maximum number of blocks. More blocks would need more memory than a machine has. */
 constexpr uint32_t kBlocksMax = 1 << 20;
 
 /** Implements both functions; `Number` is the type of a stored vector's elements. */
@@ -41,7 +41,7 @@ napi_value CompareEach(napi_env env, napi_callback_info info, napi_typedarray_ty
   }
   if (!ReadWhole(env, arguments[2], 0, &block_bits) || !ReadWhole(env, arguments[4], 0, &count)) return nullptr;
   if (count > place_count || count > room || block_bits > 31 || dimensions == 0 || block_count > kBlocksMax) {
-    napi_throw_range_error(env, nullptr, "there is no room for so many");
+    napi_throw_range_error(env, nullptr, "the list for the results is too short");
     return nullptr;
   }
   const std::vector<double> wide(query, query + dimensions);
@@ -55,7 +55,7 @@ napi_value CompareEach(napi_env env, napi_callback_info info, napi_typedarray_ty
   for (uint32_t i = 0; i < count; i++) {
     const uint32_t number = places[i] >> block_bits;
     if (number >= block_count) {
-      napi_throw_range_error(env, nullptr, "a place is outside of the blocks");
+      napi_throw_range_error(env, nullptr, "a place is outside the blocks");
       return nullptr;
     }
     Block& block = blocks[number];
@@ -70,7 +70,7 @@ napi_value CompareEach(napi_env env, napi_callback_info info, napi_typedarray_ty
     }
     const size_t start = static_cast<size_t>(places[i] & mask) * stride;
     if (start + stride > block.length) {
-      napi_throw_range_error(env, nullptr, "a place is outside of the blocks");
+      napi_throw_range_error(env, nullptr, "a place is outside the blocks");
       return nullptr;
     }
     similarities[i] = compare(wide.data(), block.data + start, dimensions);

@@ -1,5 +1,6 @@
 /**
  * Tables of byte classes: bytes of runs, of tokens, of base64, and of separators between a label and its token.
+ * Constants; any thread.
  */
 #pragma once
 

@@ -35,7 +35,7 @@ bool IsEscape(const Bytes& bytes, size_t at) {
   }
   if (data[at] != '%') return false;
   size_t digits = at + 1;
-  // Percent-encoded repeatedly.
+  // The percent sign may itself be percent-encoded, several times.
   while (digits + 4 <= bytes.length && data[digits] == '2' && data[digits + 1] == '5' && ReadHex(data[digits + 2]) < 16 &&
          ReadHex(data[digits + 3]) < 16) {
     digits += 2;
@@ -44,7 +44,7 @@ bool IsEscape(const Bytes& bytes, size_t at) {
 }
 
 #if defined(ASKS_PROCESSOR)
-/** Marks the positions, of 32, at which an escape may begin. */
+/** Marks those of 32 positions at which an escape may begin. */
 __attribute__((target("avx2"))) inline __m256i MarkEscapes(const uint8_t* place) {
   const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(place));
   const __m256i b = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(place + 1));

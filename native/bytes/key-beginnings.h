@@ -49,14 +49,14 @@ constexpr size_t kBeginningCount = sizeof(kBeginnings) / sizeof(*kBeginnings);
 constexpr size_t kFirstWordCount = sizeof(kFirstWords) / sizeof(*kFirstWords);
 const WordIndex<256, kBeginningCount> kByFirstByte(kBeginnings, [](const uint8_t* word) -> size_t { return word[0]; });
 
-/** Whether a key beginning stands at `at`. */
+/** Whether a key beginning is at `at`. */
 bool IsBeginning(const uint8_t* at, const uint8_t* end) {
   return kByFirstByte.Holds(*at, at, end);
 }
 
 /**
- * The pairs of bytes with which key beginnings start. Of the pairs of bytes in a token, hardly one in a hundred is
- * among them.
+ * The pairs of bytes with which key beginnings start. Less than one in a hundred pairs of bytes in a token is such a
+ * pair.
  */
 struct Pairs {
   uint64_t bits[1024];
@@ -82,9 +82,9 @@ inline size_t SumFour(const uint8_t* at) {
 }
 
 /**
- * Key beginnings that are common inside words or too short to be significant, indexed by the sum of their first four
- * bytes. They count only where a token begins: at the start of its run, or after the rest of an escape (`\n`, `%0A`,
- * `\u000a`).
+ * First words: key beginnings that are common inside words, or too short to be significant. They are indexed by the
+ * hash of their first four bytes. They count only where a token begins: at the start of its run, or after the rest of
+ * an escape (`\n`, `%0A`, `\u000a`).
  */
 const WordIndex<4096, kFirstWordCount> kBySum(kFirstWords, SumFour);
 
@@ -107,8 +107,8 @@ inline bool BeginsLikeKey(const uint8_t* bytes, size_t start, size_t end) {
 
 #if defined(ASKS_PROCESSOR)
 /**
- * Finds the positions, of 32 at once, that may have one of the pairs. It looks up both halves of both bytes in tables
- * of eight groups of pairs (the "Teddy" algorithm of Hyperscan).
+ * Checks 32 positions at once, and finds those that may have one of the pairs. It looks up both halves of both bytes in
+ * tables of eight groups of pairs (the "Teddy" algorithm of Hyperscan).
  */
 struct PairFilter {
   alignas(16) uint8_t first_low[16];

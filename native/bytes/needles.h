@@ -14,8 +14,8 @@
 namespace {
 
 /**
- * Limits how many bytes one search compares. Otherwise an attacker could send a text that requires comparing nearly the
- * whole needle at every position.
+ * Limits how many bytes one search compares. Without a limit, an attacker could send a text in which nearly the whole
+ * needle must be compared at every position.
  */
 struct Patience {
   int64_t left;
@@ -81,7 +81,7 @@ int64_t FindNeedle(const uint8_t* bytes, size_t length, size_t from, size_t to, 
   }
 #endif
 #if defined(__SSE2__)
-  // Finds the positions, of sixteen, at which the needle's first and last byte match.
+  // Finds those of sixteen positions at which the needle's first and last byte match.
   const __m128i first = _mm_set1_epi8(static_cast<char>(needle[0]));
   const __m128i tail = _mm_set1_epi8(static_cast<char>(needle[size - 1]));
   while (at + 15 <= last && !patience->IsSpent()) {

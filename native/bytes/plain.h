@@ -20,7 +20,7 @@ namespace {
 struct AnchoredNeedle {
   const uint8_t* needle;
   size_t size;
-  /** Its first run. */
+  /** Start and end of the needle's first run. */
   size_t from;
   size_t to;
 };
@@ -31,7 +31,10 @@ struct LooseNeedle {
   size_t size;
 };
 
-/** The needles of one search, grouped by search method. The caller searches separately for needles that do not fit. */
+/**
+ * The needles of one search, grouped by search method. The caller searches separately for needles for which there is no
+ * room here.
+ */
 struct NeedleSet {
   static constexpr size_t kAnchored = 64;
   static constexpr size_t kLoose = 4;
@@ -46,7 +49,7 @@ struct NeedleSet {
   explicit NeedleSet(size_t bytes) : patience(bytes) {}
 };
 
-/** Whether the run is not a suspect and no anchored needle lies around it. */
+/** Whether the run is not a suspect, and no anchored needle contains it. */
 bool IsRunPlain(const Bytes& bytes, size_t start, size_t end, NeedleSet& needles, TokenWalk* walk) {
   if (IsSuspect(bytes.data, start, end, walk)) return false;
   for (size_t i = 0; i < needles.anchored_count; i++) {
@@ -229,8 +232,8 @@ void MarkGroupsFast(const uint8_t* bytes, size_t groups, const NeedleSet& needle
 }
 
 /**
- * The loop of HoldsNone over all whole groups, for runs and loose needles at once. A body of hundreds of KB is then
- * loaded from memory once instead of once for each search.
+ * The loop of HoldsNone over all whole groups. It searches for runs and loose needles at once, so that a body of
+ * hundreds of KB is loaded from memory only once.
  * @param run_from receives where the search for runs must continue
  * @param loose_from receives where the search for loose needles must continue
  * @returns whether nothing was found
@@ -238,7 +241,7 @@ void MarkGroupsFast(const uint8_t* bytes, size_t groups, const NeedleSet& needle
 bool AreGroupsPlain(const Bytes& bytes, NeedleSet& needles, TokenWalk* walk, size_t* run_from,
                     size_t* loose_from) {
   GroupMarks marks;
-  // Everything that begins in a group ends within the bytes.
+  // Only groups after which the longest loose needle still fits into the bytes.
   const size_t all = bytes.length < needles.longest ? 0 : (bytes.length - needles.longest + 1) / kGroupBytes;
   // `done` is the end of the last run. `carried` counts the run bytes at the end of the previous windows; they are too
   // few for a run.
@@ -279,7 +282,7 @@ bool AreGroupsPlain(const Bytes& bytes, NeedleSet& needles, TokenWalk* walk, siz
           carried = static_cast<size_t>(__builtin_clzll(~mask));
         }
       } else {
-        // No earlier run can be left over: it would have ended here and opened this group, or ended earlier.
+        // No earlier run continues here: if it ended in this group, the group would be open.
         carried = static_cast<size_t>(__builtin_clzll(~run[kGroupWindows - 1]));
       }
     }

@@ -76,7 +76,7 @@ __attribute__((target("avx2"))) size_t SkipPlainAvx2(const uint8_t* bytes, size_
 }
 #endif
 
-/** The end of a run that reaches at least to `at`. */
+/** The end of a run that contains all bytes before `at`. */
 size_t FindRunEnd(const uint8_t* bytes, size_t at, size_t to) {
 #if defined(__SSE2__)
   while (at + 16 <= to && MaskRunBytes(bytes + at) == 0xffff) at += 16;
@@ -100,7 +100,7 @@ bool FindRun(const uint8_t* bytes, size_t at, size_t to, size_t run[2]) {
     if (at + kMaskBytes <= to) {
       const uint64_t runs = MaskRuns(bytes + at);
       if (runs == 0) {
-        // The last position that could be checked is sixteen bytes before the end of the window.
+        // In a window, a run can be found only if it begins at least sixteen bytes before the end.
         at += kMaskBytes - kMinRun + 1;
         continue;
       }

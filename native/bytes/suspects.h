@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kContextBytes = 64;
 constexpr size_t kTokenBackBytes = 2048;
 
-/** Whether the bytes before `at`, down to `lowest`, end with the word, ignoring case. */
+/** Whether the word ends at `at` and begins at `lowest` or later, ignoring case. */
 bool EndsWith(const uint8_t* bytes, size_t lowest, size_t at, const char* word) {
   const size_t size = strlen(word);
   if (at - lowest < size) return false;
@@ -79,7 +79,7 @@ bool IsLabelled(const uint8_t* bytes, size_t start, size_t end, TokenWalk* walk)
 }
 
 bool IsSuspect(const uint8_t* bytes, size_t start, size_t end, TokenWalk* walk) {
-  // Called first, because it must be called for every run.
+  // IsLabelled must see every run, so it is called before the other checks.
   const bool is_labelled = IsLabelled(bytes, start, end, walk);
   if (is_labelled || (start >= 3 && bytes[start - 1] == '.')) return true;
   return HoldsBeginning(bytes + start, bytes + end) || BeginsLikeKey(bytes, start, end);

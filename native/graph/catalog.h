@@ -1,7 +1,7 @@
 /**
- * A catalog contains the shared indexes of a store by name; the registry contains the catalogs of the process by key.
- * Threads find the indexes of other threads here. A catalog is closed when the thread that opened it ends; running
- * searches still complete.
+ * Threads find the shared indexes of other threads here. A catalog contains the shared indexes of a store by name. The
+ * registry contains the catalogs of the process by key. A catalog is closed when the thread that opened it ends;
+ * running searches still complete. Any thread.
  */
 #pragma once
 
@@ -19,7 +19,7 @@ namespace {
 
 struct Catalog {
   std::string key;
-  /** Identifies the indexed vectors; empty until other threads may search. */
+  /** Identifies the indexed vectors. Empty until other threads may search the indexes. */
   std::string vectors_id;
   std::unordered_map<std::string, std::shared_ptr<SharedIndex>> indexes;
   /** Names of indexes that are searched together. */
@@ -45,7 +45,7 @@ class Registry {
     });
   }
 
-  /** Runs `work`, which may change catalogs, while no reader is inside. */
+  /** Runs `work`, which may change catalogs. No reader reads a catalog meanwhile. */
   template <typename Work>
   void Change(Work work) {
     const std::lock_guard<std::mutex> alone(changing_);

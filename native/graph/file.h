@@ -1,8 +1,7 @@
 /**
  * Writes and reads a graph in hnswlib's file format: a head; for each point its neighbours on the lowest level, its row
- * and its label; then for each point its neighbours on the higher levels. This runs on another thread than the one that
- * the graph belongs to. The content of a file is not trusted. The reader checks it completely, because searches follow
- * links without checks.
+ * and its label; then for each point its neighbours on the higher levels. Runs on a pool thread, not on the thread that
+ * owns the graph. The reader checks the content of a file completely, because searches follow links without checks.
  */
 #pragma once
 
@@ -29,8 +28,8 @@ constexpr uint8_t kMark = 1;
 /** Maximum number of levels of a point. hnswlib assigns far fewer, even in the largest allowed index. */
 constexpr size_t kFloorsMax = 64;
 /**
- * Minimum capacity of a graph that was read. Its capacity is twice the number of its points, but never more than the
- * capacity in the file.
+ * A graph that was read has room for twice the number of its points, and at least for this number. Its capacity is
+ * never larger than the capacity in the file.
  */
 constexpr size_t kRoomMin = 1 << 12;
 /** Seed for the levels of points that are added after reading: the default seed of the generator. */
@@ -38,7 +37,7 @@ constexpr size_t kSeedOfRead = 1;
 /** Number of bytes that one write call passes on. */
 constexpr size_t kChunkBytes = 1 << 18;
 
-/** The beginning of the file: numbers without gaps. */
+/** The beginning of the file. There are no gaps between the numbers. */
 struct FileHead {
   uint64_t ground_at;
   uint64_t capacity;
@@ -54,7 +53,7 @@ struct FileHead {
   double level_factor;
   uint64_t ef;
 };
-static_assert(sizeof(FileHead) == 96 && sizeof(size_t) == 8, "the numbers of the file's head");
+static_assert(sizeof(FileHead) == 96 && sizeof(size_t) == 8, "the file's head has no gaps");
 
 inline void WriteGraphBytes(const Graph& graph, const Marks& removed, std::ostream& out) {
   const Points& points = graph.points();
@@ -98,7 +97,7 @@ class GraphReader {
     std::unique_ptr<Graph> graph = MakeGraph(head, dimensions);
     Points& points = graph->unread_points();
     Take(points.data_level0_memory_, head.count * points.size_data_per_element_);
-    // From here on, the library frees the levels that each point has.
+    // If the graph is destroyed after this assignment, the library frees the memory of each point's levels.
     points.cur_element_count = head.count;
     for (tableint id = 0; id < head.count; id++) ReadFloors(points, id);
     if (left_ != 0) Refuse();
@@ -112,7 +111,7 @@ class GraphReader {
   }
 
  private:
-  [[noreturn]] static void Refuse() { throw std::runtime_error("the file is damaged, or no graph"); }
+  [[noreturn]] static void Refuse() { throw std::runtime_error("the file is damaged, or does not contain a graph"); }
 
   void Take(void* into, size_t bytes) {
     if (bytes > left_) Refuse();
@@ -129,7 +128,7 @@ class GraphReader {
     const uint64_t label_at = row_at + RowSpace(dimensions).get_data_size();
     const uint64_t point_bytes = label_at + sizeof(hnswlib::labeltype);
     if (head.row_at != row_at || head.label_at != label_at || head.point_bytes != point_bytes) {
-      throw std::runtime_error("the graph was made from other vectors");
+      throw std::runtime_error("the graph was made from vectors with another number of dimensions");
     }
     if (head.count > left_ / point_bytes) Refuse();
     const size_t capacity = std::min<size_t>(head.capacity, std::max<size_t>(kRoomMin, 2 * head.count));
@@ -142,7 +141,7 @@ class GraphReader {
     const size_t floors = bytes / points.size_links_per_element_;
     if (bytes % points.size_links_per_element_ != 0 || floors > kFloorsMax || bytes > left_) Refuse();
     if (bytes == 0) return;
-    // The library frees it.
+    // The library frees this memory.
     points.linkLists_[id] = static_cast<char*>(malloc(bytes));
     if (points.linkLists_[id] == nullptr) throw std::bad_alloc();
     points.element_levels_[id] = static_cast<int>(floors);

@@ -1,7 +1,7 @@
 /**
  * A lock for one writer and many readers. Readers never wait: an attempt to enter fails at once while the writer holds
- * the lock or waits for it. The writer waits until the readers inside have left. Each of them completes at most one
- * search.
+ * the lock or waits for it. The writer waits until all readers have left. A reader holds the lock for at most one
+ * search. Any thread.
  */
 #pragma once
 
@@ -14,9 +14,7 @@ namespace {
 
 class Gate {
  public:
-  /**
-   * @returns false while the writer is inside or waits
-   */
+  /** @returns false while the writer holds the lock or waits for it */
   bool TryEnter() {
     uint32_t seen = state_.load(std::memory_order_relaxed);
     do {
@@ -41,11 +39,11 @@ class Gate {
  private:
   static constexpr uint32_t kShut = 1u << 31;
   static constexpr int kYields = 64;
-  /** The number of readers inside, and a flag for a writer that is inside or waits. */
+  /** The number of readers that hold the lock, and a flag that is set while the writer holds it or waits for it. */
   std::atomic<uint32_t> state_{0};
 };
 
-/** Leaves the gate when it is destroyed, if it got in. */
+/** Tries to enter the gate. The destructor leaves the gate if the attempt succeeded. */
 class Visit {
  public:
   explicit Visit(Gate* gate) : gate_(gate->TryEnter() ? gate : nullptr) {}

@@ -18,7 +18,7 @@
 
 namespace {
 
-/** Larger numbers are rejected, because the library would at once allocate memory for them. */
+/** Larger numbers are rejected, because the library allocates the memory for them at once. */
 constexpr uint32_t kDimensionsMax = 1 << 16;
 constexpr uint32_t kCapacityMax = 1 << 24;
 constexpr uint32_t kLinksMax = 1 << 10;
@@ -43,8 +43,9 @@ class Graph {
    */
   void Add(const float* vector, uint32_t label) {
     CheckStill();
-    // The library would move the point with this label, and while it moves a point, it reads beyond the points' links.
-    if (points_.label_lookup_.count(label) != 0) throw std::runtime_error("the label is taken");
+    // For a label that exists, the library would move that label's point. While it moves a point, it reads beyond the
+    // memory of the links.
+    if (points_.label_lookup_.count(label) != 0) throw std::runtime_error("a point with this label exists already");
     points_.addPoint(space_.MakeRow(vector).data(), label);
   }
 
@@ -61,8 +62,8 @@ class Graph {
    */
   void Remove(uint32_t label) {
     const auto found = points_.label_lookup_.find(label);
-    if (found == points_.label_lookup_.end()) throw std::runtime_error("there is no such label");
-    if (removed_[found->second]) throw std::runtime_error("the label is removed already");
+    if (found == points_.label_lookup_.end()) throw std::runtime_error("no point has this label");
+    if (removed_[found->second]) throw std::runtime_error("the point is marked as removed already");
     removed_[found->second] = true;
   }
 
@@ -70,7 +71,7 @@ class Graph {
   void BeginWriting() { writers_++; }
   void EndWriting() { writers_--; }
 
-  /** For the code that reads a file into the graph. */
+  /** Only for the code that reads a file into the graph. */
   Points& unread_points() { return points_; }
   void MarkRead(tableint id) { removed_[id] = true; }
 

@@ -1,7 +1,7 @@
 /**
  * Rotates vectors so that all their numbers have similar sizes: multiplies by random signs, then applies a
- * Walsh-Hadamard transform. Angles do not change. Rows store each number with few quantization steps, which loses least
- * if all numbers have similar sizes. Any thread.
+ * Walsh-Hadamard transform. Angles do not change. Rows store each number with few quantization steps, and this loses
+ * least if all numbers have similar sizes. Any thread.
  */
 #pragma once
 
@@ -33,7 +33,7 @@ class Rotation {
     for (size_t i = 0; i < count; i++) numbers[i] = vector[i] * signs_[i];
     Mix(numbers.data());
     if (width_ < count) {
-      // The first transform did not reach the last numbers; a second one mixes them with the others.
+      // The first transform does not include the last numbers. A second one mixes them with the others.
       for (size_t i = 0; i < count; i++) numbers[i] *= again_[i];
       Mix(numbers.data() + (count - width_));
     }

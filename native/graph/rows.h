@@ -1,6 +1,6 @@
 /**
- * Rows: the form in which a graph keeps a vector (rotated, half a byte per dimension), and how rows are compared with
- * each other and with a query.
+ * Rows: the form in which a graph keeps a vector (rotated, half a byte per dimension). This file makes rows, and
+ * compares them with each other and with a query. Any thread.
  */
 #pragma once
 
@@ -35,8 +35,8 @@ constexpr int kOffset = 8;
 /** Candidate bounds for clipping a row's numbers, as fractions of the largest number. */
 constexpr float kCuts[] = {1, 0.8f, 0.65f};
 /**
- * Maximum random noise added to the distance between two rows when points are linked. Without noise, hnswlib links
- * texts that differ only in a number to few similar texts, and one text in twenty is never found.
+ * Maximum random noise that is added to the distance of two rows when points are linked. Without noise, hnswlib links a
+ * text to few of the texts that differ from it only in a number, and one text in twenty is never found.
  */
 constexpr float kBlur = 0.05f;
 
@@ -69,9 +69,12 @@ int32_t MultiplyRowsAnywhere(const uint8_t* a, const uint8_t* b, size_t steps) {
 }
 
 #if defined(UNDERSTUDY_X64)
-/** Steps of a row and a query that a 16-bit sum can add up: each step adds at most two products of 15 and kQueryMax. */
+/**
+ * Number of steps of a row and a query that a 16-bit sum can add up. Each step adds at most two products of 15 and
+ * kQueryMax.
+ */
 constexpr size_t kQuerySteps = 8;
-/** The same number for two rows, whose products are at most kRowMax times kRowMax. */
+/** Number of steps of two rows that a 16-bit sum can add up. Each product is at most kRowMax times kRowMax. */
 constexpr size_t kRowSteps = 256;
 
 __attribute__((target("avx2"))) inline int32_t AddLanes(__m256i sums) {
@@ -247,7 +250,7 @@ class RowSpace : public hnswlib::SpaceInterface<float> {
     bool fits = true;
     // Also false for NaN.
     for (size_t i = 0; i < dimensions_; i++) fits &= std::fabs(vector[i]) <= kNumberMax;
-    if (!fits) throw std::range_error("a vector holds a number that is not finite or far too great");
+    if (!fits) throw std::range_error("the vector has a number that is not finite or far too large");
     return rotation_.Rotate(vector);
   }
 
@@ -263,8 +266,9 @@ class RowSpace : public hnswlib::SpaceInterface<float> {
   }
 
   /**
-   * Quantises the numbers to fifteen levels. A scale set by the largest number can make the levels too coarse for the
-   * others. So numbers are clipped at the bound, of kCuts, that changes the vector's direction least.
+   * Quantises the numbers to fifteen levels. If the largest number set the scale, the levels could be too coarse for
+   * the other numbers. So numbers are clipped at a bound, namely at the one of kCuts that changes the vector's
+   * direction least.
    * @returns the scale (the value of level 1) that makes the dot product of the row and its vector exact
    */
   float QuantiseRow(const std::vector<float>& numbers, std::vector<int8_t>* into) const {

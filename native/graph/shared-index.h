@@ -30,7 +30,7 @@
 namespace {
 
 constexpr uint32_t kNone = UINT32_MAX;
-/** Maximum id. Ids are positions in a list, so they do not exceed the number of vectors by much. */
+/** Maximum id. Ids are positions in a list, so the largest id is not much larger than the number of vectors. */
 constexpr uint32_t kIdMax = kCapacityMax;
 constexpr uint32_t kBlockBitsMax = 16;
 
@@ -70,7 +70,7 @@ class BestMatches {
 
 /** What a search filters by and returns for a vector: the name, and the numbers of kind and family. */
 struct Label {
-  /** nullptr: none. */
+  /** nullptr: the vector has no label. */
   std::unique_ptr<char[]> name;
   uint32_t kind = kNoText;
   uint32_t family = kNoText;
@@ -139,7 +139,7 @@ class SharedIndex {
     const size_t full = size_t{1} << block_bits_;
     if (number > blocks_.size() || vectors == 0 || vectors > full || (number > 0 && vectors != full) ||
         (number + 1 < blocks_.size() && vectors != full) || (number << block_bits_) + vectors < size()) {
-      throw std::runtime_error("there is no such block");
+      throw std::runtime_error("the block does not exist");
     }
     void* memory = std::calloc(vectors, stride());
     if (memory == nullptr) throw std::bad_alloc();
@@ -152,7 +152,7 @@ class SharedIndex {
   void DropBlock() {
     CheckChanging();
     if (blocks_.empty() || size() > (blocks_.size() - 1) << block_bits_) {
-      throw std::runtime_error("the block holds vectors");
+      throw std::runtime_error("the block contains vectors");
     }
     blocks_.pop_back();
   }
@@ -175,7 +175,7 @@ class SharedIndex {
   void Leave(uint32_t id) {
     CheckChanging();
     const uint32_t place = PlaceOf(id);
-    if (place == kNone) throw std::runtime_error("there is no such id");
+    if (place == kNone) throw std::runtime_error("no vector has this id");
     const uint32_t moved = ids_.back();
     ids_[place] = moved;
     places_[moved] = place;
@@ -188,7 +188,7 @@ class SharedIndex {
   /** From now on, every search compares this vector directly, because it is not in the graph. */
   void Await(uint32_t id) {
     CheckChanging();
-    if (PlaceOf(id) == kNone) throw std::runtime_error("there is no such id");
+    if (PlaceOf(id) == kNone) throw std::runtime_error("no vector has this id");
     pending_.insert(id);
   }
 
@@ -207,10 +207,13 @@ class SharedIndex {
     linked_--;
   }
 
-  /** Searches use this graph from now on. @param ids id of each point's vector; kNone for a point that is marked */
+  /**
+   * Searches use this graph from now on.
+   * @param ids id of each point's vector; kNone for a point that is marked as removed
+   */
   void TakeGraph(std::shared_ptr<Graph> graph, const uint32_t* ids, size_t count) {
     CheckChanging();
-    if (count != graph->count()) throw std::runtime_error("the graph holds another number of points");
+    if (count != graph->count()) throw std::runtime_error("the graph has another number of points");
     id_of_point_.assign(ids, ids + count);
     graph_ = std::move(graph);
     linked_ = 0;
@@ -234,7 +237,7 @@ class SharedIndex {
   void Describe(uint32_t id, const std::string& name, const std::u16string& kind, const std::u16string& family) {
     CheckChanging();
     if (id > kIdMax) throw std::runtime_error("the index has no room for this id");
-    if (name.find('\0') != std::string::npos) throw std::runtime_error("a name without zeros is expected");
+    if (name.find('\0') != std::string::npos) throw std::runtime_error("the name must not contain a zero");
     if (id >= labels_.size()) labels_.resize(id + 1);
     Label& label = labels_[id];
     Label former = std::move(label);
@@ -263,7 +266,7 @@ class SharedIndex {
     // If more than half of the vectors are compared one by one anyway, the graph saves nothing.
     if (graph_ == nullptr || 2 * pending_.size() > size()) return CompareAll(query, plan, found);
     if (plan.k == 0) return true;
-    if (graph_dimensions != graph_->space().dimensions()) throw std::range_error("a vector of another number of dimensions");
+    if (graph_dimensions != graph_->space().dimensions()) throw std::range_error("the vector has another number of dimensions");
     BestMatches whole(plan.k, -std::numeric_limits<double>::infinity());
     if (!Look(query, projected, plan, &whole)) return CompareAll(query, plan, found);
     if (pending_.size() > plan.compared_max) return false;
@@ -277,7 +280,7 @@ class SharedIndex {
  private:
   struct Question {
     std::vector<double> numbers;
-    /** The kind that is wanted, if there is a filter. */
+    /** The number of the wanted kind. Only used if there is a filter. */
     uint32_t kind;
   };
 
@@ -336,7 +339,7 @@ class SharedIndex {
       if (near.size() >= wanted && !near.empty()) last = 1 - near.back().first;
       if (last < plan.min_similarity - plan.error) return true;
       if (best.kept().size() < plan.k) {
-        // The filter removes so many results that the widest walk would not find enough, either.
+        // The filter removes so many results that even the widest walk would not find enough.
         if (static_cast<double>(best.kept().size()) * plan.looks.back() < static_cast<double>(plan.k) * plan.looks[turn]) return false;
         continue;
       }
@@ -349,10 +352,10 @@ class SharedIndex {
   const uint32_t block_bits_;
   bool is_changing_ = false;
   std::vector<Block> blocks_;
-  /** By place. */
+  /** The id of the vector at each position. */
   std::vector<uint32_t> ids_;
   std::atomic<size_t> size_{0};
-  /** By id. */
+  /** The position of each id's vector. */
   std::vector<uint32_t> places_;
   std::vector<Label> labels_;
   /** Kinds and families. */
@@ -360,7 +363,7 @@ class SharedIndex {
   size_t name_bytes_ = 0;
   std::unordered_set<uint32_t> pending_;
   std::shared_ptr<Graph> graph_;
-  /** By the point's label. */
+  /** The id of each point's vector, by the point's label. */
   std::vector<uint32_t> id_of_point_;
   size_t linked_ = 0;
 };

@@ -1,5 +1,6 @@
 /**
- * Assigns numbers to texts. A text that several labels have is stored once, until no label has it any more.
+ * Assigns numbers to texts. A text that several labels share is stored only once. It is freed when no label has it. Used
+ * by `shared-index.h`, on its threads.
  */
 #pragma once
 

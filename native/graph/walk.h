@@ -38,8 +38,8 @@ class Walk {
   }
 
   /**
-   * The nearest points that are not marked as removed, nearest first: the best `wanted` of the `ef` candidates that
-   * are kept during the search.
+   * Finds the nearest points that are not marked as removed.
+   * @returns at most `wanted` points, nearest first, of the `ef` candidates that the search keeps
    */
   std::vector<Near> Run(size_t wanted, size_t ef) {
     const size_t count = points_.cur_element_count;
@@ -59,7 +59,10 @@ class Walk {
 
   void Expect(tableint id) const { Prefetch(points_.getDataByInternalId(id), row_bytes_ + sizeof(float)); }
 
-  /** Walks from the top level down to the level above the lowest. Each step goes to the nearest neighbour. */
+  /**
+   * Walks from the top level down to the level above the lowest. Each step goes to a nearer neighbour.
+   * @returns the last point
+   */
   tableint Descend() const {
     tableint at = points_.enterpoint_node_;
     float distance = Measure(at);
@@ -72,7 +75,7 @@ class Walk {
         for (size_t i = 0; i < size; i++) Expect(ids[i]);
         for (size_t i = 0; i < size; i++) {
           const float other = Measure(ids[i]);
-          // The distance decreases in each step whatever the numbers are, so the loop ends.
+          // The loop ends, because the distance decreases in each step, even if a number is not finite.
           if (!(other < distance)) continue;
           distance = other;
           at = ids[i];

@@ -40,7 +40,7 @@ namespace connections {
 #define MSG_NOSIGNAL 0
 #endif
 
-/** Space kept free in the read buffer, for the bytes that replace refused input. */
+/** Bytes that are kept free in the read buffer. They are needed for the text that replaces refused input. */
 constexpr size_t kInsertBytes = 256;
 /** Maximum number of bytes read and discarded from a refused connection, so that its client can read the answer. */
 constexpr size_t kDroppedBytes = 1 << 20;
@@ -97,15 +97,15 @@ struct Connection {
   Connection(const Peer& from, uint32_t head_bytes_max, const PortKind& kind)
       : scanner(head_bytes_max, kind.switches_protocols), peer(from), is_secure(kind.is_secure) {}
   framing::Scanner scanner;
-  /** Received bytes that are incomplete: part of a head, or of a line between two chunks. */
+  /** Received bytes of an incomplete head, or of an incomplete line between two chunks. */
   std::string held;
   const Peer peer;
   /** The received bytes are ciphertext; `plaintext.h` checks them after decryption. */
   const bool is_secure;
   bool is_refused = false;
   /**
-   * The head of the next answer may contain the length header that the library writes for the endless body. That line
-   * must be removed, because an answer that switches protocols must not have it.
+   * Whether the next answer may contain the length header that the library writes for the endless body. That header is
+   * removed, because an answer that switches protocols must not have one.
    */
   bool is_switching = false;
   /** The connection has switched protocols. */
@@ -118,7 +118,7 @@ struct Connection {
   uint8_t head_misses = 0;
 };
 
-/** Connections by file descriptor. Entries are allocated in blocks, which are never freed. */
+/** The connections by file descriptor. Entries are allocated in blocks, and blocks are never freed. */
 class Table {
  public:
   bool Put(int descriptor, Connection* connection) {
@@ -189,7 +189,7 @@ struct Shared {
   uint32_t head_bytes_max = kHeadBytesDefault;
 };
 
-/** Never destroyed, because a thread may use it while the process exits. */
+/** The shared state is never destroyed, because a thread may use it while the process exits. */
 inline Shared& Get() {
   static auto* const shared = new Shared();
   return *shared;
@@ -317,7 +317,7 @@ inline void PauseAccepting(int listener) {
 inline uint32_t ResumeAccepting() {
   if (paused == nullptr) return 0;
   const auto count = static_cast<uint32_t>(paused->size());
-  // A listener that was closed meanwhile is not in the epoll set any more, and the call fails.
+  // The call fails for a listener that was closed meanwhile, because the epoll set does not contain it.
   for (const int listener : *paused) SetWanted(listener, EPOLLIN);
   paused->clear();
   return count;
@@ -384,7 +384,7 @@ inline void Forget(Connection* connection) {
   delete connection;
 }
 
-/** @returns whether the connection is accepted; if so, it is counted */
+/** Counts a connection if it is accepted. @returns whether it is accepted */
 inline bool Admit(int descriptor, const Peer& peer, const PortKind& kind) {
   Shared& shared = Get();
   const uint32_t total_max = shared.total_max.load(std::memory_order_relaxed);
@@ -435,7 +435,7 @@ inline int Accept(int listener, sockaddr* address, socklen_t* length, int flags)
   return -1;
 }
 
-/** Writes the input that the parser gets instead of refused bytes: a request with the mark, or a chunk with it. */
+/** Writes the input that the parser gets instead of refused bytes: a request or a chunk that contains the mark. */
 inline size_t Insert(char* into, const framing::Finding& finding) {
   const auto code = static_cast<unsigned>(finding.refusal);
   const char* const mark = Get().mark;
@@ -459,14 +459,15 @@ inline void Refuse(int descriptor, Connection* connection, const framing::Findin
   connection->is_refused = true;
   connection->held = std::string();
   Get().counters.refused_framing.fetch_add(1, std::memory_order_relaxed);
-  // If the answer was complete before the body, only this call makes the library read again and close the connection.
+  // The answer may be complete before the body. Then only this call makes the library read again and close the
+  // connection.
   if (finding.is_in_chunks) shutdown(descriptor, SHUT_RD);
 }
 
 /**
- * Receives from a secure connection. After a switch of protocols, it reads a TLS close notification separately, because
- * the library drops data that it decrypts together with one (`ssl_on_data` of uSockets closes the socket first). That
- * data would be the client's last frame.
+ * Receives from a secure connection. After a switch of protocols, a TLS close notification is read separately.
+ * Otherwise the library would drop the data that it decrypts together with the notification, because `ssl_on_data` of
+ * uSockets closes the socket first. That data is the client's last frame.
  */
 inline ssize_t ReceiveSecure(int descriptor, Connection* connection, char* memory, size_t length, int flags) {
   size_t wanted = length;
@@ -536,7 +537,7 @@ inline ssize_t Receive(int descriptor, void* memory, size_t length, int flags) {
 
 /**
  * Finds the length header that the library writes into an answer that switches protocols. Such an answer must not have
- * one.
+ * a length header.
  * @param is_whole receives whether the head ends in these bytes
  * @returns where that line begins; `length` if there is no such line
  */

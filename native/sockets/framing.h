@@ -47,7 +47,7 @@ struct Finding {
   size_t switch_at;
 };
 
-/** Announced length of the bytes after a change of protocol: the longest possible body. */
+/** The length that a head announces for all bytes after a change of protocol: the longest possible body. */
 constexpr uint64_t kSwitchedBytes = 999999999999999ULL;
 
 constexpr std::array<bool, 256> MakeTable(bool (*belongs)(int)) {
@@ -233,7 +233,7 @@ class Scanner {
       case State::kVersion:
         for (; at < end && kWord[*at]; at++) KeepWordByte(*at);
         if (at == end) return at;
-        // If the version is missing, other parsers may read these bytes as part of the target.
+        // Without a version, another parser may read these bytes as part of the target.
         if (*at != '\r' || word_length_ != 8 || std::memcmp(word_, "HTTP/", 5) != 0)
           return Refuse(at, Refusal::kStartLine);
         if (std::memcmp(word_ + 5, "1.1", 3) != 0) return Refuse(at, Refusal::kVersion);
@@ -307,7 +307,7 @@ class Scanner {
   }
 
   /**
-   * Skips whole lines that do not affect the framing, which are most lines. Other lines are read state by state.
+   * Skips whole lines that do not affect the framing. Most lines do not. Other lines are read state by state.
    * @returns the position of the first line that was not skipped
    */
   static const uint8_t* SkipLines(const uint8_t* at, const uint8_t* end, uint64_t* seen) {

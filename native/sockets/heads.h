@@ -1,7 +1,7 @@
 /**
- * Remembers request heads in numbered slots. A client usually sends nearly the same head again and again. Comparing its
- * bytes takes a fraction of the time that the library needs to pass every header line to JavaScript. JavaScript keeps
- * the header texts of each slot (`src/http/known-heads.ts`). Each server thread has its own slots.
+ * Remembers request heads in numbered slots. A client usually sends nearly the same head with each request. To compare
+ * the bytes of a head takes a fraction of the time that the library needs to pass each header line to JavaScript.
+ * JavaScript keeps the header texts of each slot (`src/http/known-heads.ts`). Each server thread has its own slots.
  */
 #pragma once
 
@@ -18,7 +18,7 @@ constexpr uint32_t kSlots = 256;
 constexpr uint32_t kNoSlot = UINT32_MAX;
 /** Longer heads are not kept. */
 constexpr size_t kHeadBytes = 8 << 10;
-/** After so many unknown heads in a row, no more heads of a connection are remembered. */
+/** After this many unknown heads in a row, no further heads of a connection are remembered. */
 constexpr uint8_t kMissesMax = 8;
 
 /** Bytes that must be equal. They may end with the name of a header whose value may differ. */

@@ -112,7 +112,10 @@ class Library {
     }
   }
 
-  /** Converts an entry to a pointer. glibc has already replaced the file's offsets by addresses; musl has not. */
+  /**
+   * Converts an entry to a pointer. glibc replaces the file's offsets by addresses when it loads a library; musl does
+   * not.
+   */
   template <typename T>
   const T* At(uintptr_t place) const {
     return reinterpret_cast<const T*>(place >= base_ ? place : base_ + place);
@@ -154,7 +157,8 @@ inline int Visit(dl_phdr_info* info, size_t, void* data) {
   auto* const search = static_cast<Search*>(data);
   const Library library(*info);
   if (library.ForSlots(search->mark, [](void**) { return true; }) == 0) return 0;
-  // Either all functions are replaced or none. Otherwise some would get sockets that the others have not registered.
+  // Either all functions are replaced or none. If only some were replaced, they would get sockets that the others have
+  // not registered.
   for (const auto& replacement : search->replacements)
     if (library.ForSlots(replacement.name, [](void**) { return true; }) == 0) return 0;
   bool is_written = true;

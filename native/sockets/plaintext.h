@@ -25,7 +25,10 @@ inline void* descriptor_of = nullptr;
 /** The library's original write function, which encrypts and sends. */
 inline void* write = nullptr;
 
-/** Space before and after the bytes, because the library writes after the bytes that it parses and may read before. */
+/**
+ * Bytes of padding before and after the parsed bytes. The library writes behind the bytes that it parses, and may read
+ * before them.
+ */
 constexpr size_t kPadding = 64;
 
 inline void* Parse(void* socket, char* data, size_t length) {
@@ -48,8 +51,8 @@ inline void* OnPlaintext(void* socket, char* data, int length) {
     connection->held.assign(data + finding.whole, count - finding.whole);
     return finding.whole == 0 ? socket : Parse(socket, data, finding.whole);
   }
-  // Held bytes go before the new ones, and the replacement of refused bytes after them. The library's buffer has no
-  // space for either.
+  // Held bytes are copied in front of the new bytes. The text that replaces refused bytes is copied behind them. The
+  // library's buffer has no space for either.
   const std::string held = finding.whole > 0 ? std::move(connection->held) : std::string();
   const size_t whole = held.size() + finding.whole;
   const auto memory = std::make_unique<char[]>(whole + connections::kInsertBytes + 2 * kPadding);

@@ -14,7 +14,10 @@ namespace records {
 constexpr size_t kHeadBytes = 5;
 constexpr uint8_t kAlert = 21;
 constexpr uint8_t kData = 23;
-/** An alert of TLS 1.3 has the type of data. Its length is that of the alert, the true type and the tag together. */
+/**
+ * In TLS 1.3, the record of an alert has the type of data. Its length is that of the alert, the true type and the tag
+ * together.
+ */
 constexpr size_t kHiddenAlertBytes = 2 + 1 + 16;
 
 /** The position within the sequence of TLS records of a connection. */
@@ -24,8 +27,8 @@ class Walker {
   void Skip(const char* data, size_t length) { Walk<false>(data, length); }
 
   /**
-   * Finds where the next read should stop: before a possible alert, unless the alert comes first.
-   * @returns how many of these bytes to read now, at least one
+   * Finds where the next read should stop. It stops before a possible alert, but not before the first byte.
+   * @returns how many of these bytes to read next, at least one
    */
   size_t FindEnd(const char* data, size_t length) const {
     Walker ahead = *this;

@@ -110,7 +110,7 @@ struct Text {
 };
 
 inline size_t StemLength(const uint8_t* tail, size_t length) {
-  // The last three units, beginning with the last one. Units beyond ASCII are not letters here.
+  // `tail` has the last three units, the last one first. Units beyond ASCII do not count as letters here.
   const uint8_t last = tail[0];
   if (length >= 7 && last == 'g') {
     if (tail[1] == 'n' && tail[2] == 'i') return length - 3;
@@ -306,7 +306,7 @@ inline uint32_t HashLoosely(const uint16_t* text, size_t length) {
   return h == 0 ? 1 : h;
 }
 
-/** Whether a value that changes by itself, such as a time, may be there (canonical.ts). */
+/** Whether the text may contain a value that changes by itself, such as a time (canonical.ts). */
 inline bool MayChange(const uint16_t* text, size_t length) {
   for (size_t at = 1; at < length; at++) {
     const uint32_t code = text[at];
@@ -346,7 +346,7 @@ struct Tables {
 };
 
 /**
- * @param read stores one of the texts; false: without it there is nothing to count
+ * @param read stores one of the texts; returns false if the text could not be read
  * @param features kMeasuredBytes of them
  * @param counts kCounts of them
  * @returns whether all texts were read

@@ -30,8 +30,8 @@ constexpr size_t CountPacked(size_t dimensions) {
 }
 
 // The product of a 32-bit float and an integer of at most 16 bits is exact in a 64-bit float, and so is a division by a
-// power of two. The order of additions is fixed. So every machine gets the same result, whether it multiplies and adds
-// in one step or in two.
+// power of two. The order of additions is fixed. So every machine gets the same result, even if it multiplies and adds
+// in one step.
 
 inline __attribute__((always_inline)) double AddUp(double* sums) {
   for (size_t width = kSums / 2; width > 0; width /= 2) {

@@ -169,7 +169,7 @@ describe('the binary that reads network data', () => {
   it.each(['x', `${'0'.repeat(64)} one-blank`, `${'0'.repeat(63)}  a`, `${'A'.repeat(64)}  a`])(
     'is not compared with a list that contains the line %j',
     (line) => {
-      expect(() => readHashes(`# a list\n${line}\n`)).toThrow('this line is no hash');
+      expect(() => readHashes(`# a list\n${line}\n`)).toThrow('this line has no valid hash');
     },
   );
 });

@@ -225,7 +225,7 @@ describe('the file of a graph', () => {
       await expect(engine.readGraph(33, bad)).rejects.toThrow();
     }
     await expect(engine.readGraph(33, join(dir, 'none.graph'))).rejects.toThrow();
-    await expect(engine.readGraph(200, file)).rejects.toThrow('other vectors');
+    await expect(engine.readGraph(200, file)).rejects.toThrow('another number of dimensions');
     await expect(engine.writeGraph(graph, join(dir, 'no', 'folder'))).rejects.toThrow();
   });
 
