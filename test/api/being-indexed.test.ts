@@ -2,16 +2,12 @@
  * How the lists of a real API show exchanges that are not in the index yet: the newest are rows, each is listed once,
  * and they become ordinary rows when they are indexed. This process writes the database and delays the index.
  */
-import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { CAPTURES } from '../../src/contract/captures.ts';
 import type { Endpoint } from '../../src/contract/endpoint.ts';
-import type { CapturedExchange } from '../../src/domain/exchange.ts';
 import { CAPTURE_NEWEST } from '../../src/limits.ts';
-import { decodeExchange } from '../../src/providers/decode.ts';
-import { CaptureLog } from '../../src/storage/capture/log.ts';
 import { ApiChild } from '../fixtures/api-child.ts';
-import { makeExchange } from '../storage/captured.ts';
+import { UnindexedCaptures } from '../fixtures/unindexed-captures.ts';
 import { checkReply } from './check-reply.ts';
 
 const api = new ApiChild();
@@ -20,40 +16,10 @@ beforeAll(() => api.start());
 
 afterAll(() => api[Symbol.asyncDispose]());
 
-const START_MS = Date.now() - 60_000;
-
-function ask(run_id: string | null, at: number, part: Partial<CapturedExchange> = {}): CapturedExchange {
-  const request = { model: 'claude-x', messages: [{ role: 'user', content: `Words ${at} of ${run_id}.` }] };
-  const answer = { type: 'message', role: 'assistant', content: [], stop_reason: 'end_turn' };
-  return makeExchange({
-    run_id,
-    started_at_ms: START_MS + at,
-    request_body: Buffer.from(JSON.stringify(request)),
-    response_body: Buffer.from(JSON.stringify(answer)),
-    ...part,
-  });
-}
-
-async function write<Value>(work: (log: CaptureLog) => Promise<Value>): Promise<Value> {
-  const path = join(api.dir, 'capture.mdb');
-  const log = await CaptureLog.open({ path, redact: true, pressed_rate: 0 });
-  try {
-    return await work(log);
-  } finally {
-    await log.close();
-  }
-}
-
-/** Stores exchanges without indexing them: a log without a decoder does not index. */
-const store = (...batch: CapturedExchange[]) => write((log) => log.append(batch));
-
-/** Indexes all exchanges, or those up to about `to`. @returns the id of the last exchange in the index */
-const index = (to = Number.POSITIVE_INFINITY) =>
-  write(async (log) => {
-    const budgetMs = to === Number.POSITIVE_INFINITY ? 1_000 : 0;
-    while (log.stats().indexed_id < to && (await log.indexSome(decodeExchange, budgetMs)) > 0);
-    return log.stats().indexed_id;
-  });
+const captures = new UnindexedCaptures(api.dir);
+const ask = captures.make.bind(captures);
+const store = captures.store.bind(captures);
+const index = captures.index.bind(captures);
 
 async function read(endpoint: Endpoint, path: string) {
   const answer = await api.get(path);
@@ -87,7 +53,7 @@ describe('exchanges that wait for the index', () => {
     expect(second).toMatchObject({ provider: 'other', duration_ms: 7.5, failed: false });
     expect(first).toMatchObject({ exchange_id: 2, run_id: 'first', run_is_listed: true });
     expect(first).toMatchObject({ status: 529, failed: true });
-    expect(first.started_at).toBe(new Date(START_MS + 2).toISOString());
+    expect(first.started_at).toBe(captures.startOf(2));
     // The exchange itself can be read.
     expect(await read(CAPTURES.readCapturedExchange, '/capture/exchanges/3')).toMatchObject({
       run_id: 'second',
