@@ -51,7 +51,7 @@ class AsyncUnderstudy(ClientBase[AsyncRun]):
 
         project_id: only the events of this project.
         last_event_id: continue after this event; "0": everything that the service remembers; default: from now on.
-        `live_streaming_enabled` is about what this client sends, and changes nothing here.
+        `live_streaming_enabled` decides only what this client sends. It has no effect here.
         """
         return AsyncSubscription(self._subscribe(project_id, last_event_id))
 

@@ -58,7 +58,7 @@ class ClientBase(Generic[_Run]):
     task_profile: the profile that scores runs.
     org_id, project_id: the tenant, for a static key.
     svc_version: the version of the agent, for experiments.
-    timeout: most seconds that a call may take, retries included.
+    timeout: maximum time of a call in seconds, including retries.
     max_queued_steps, max_queued_bytes: the bounds of the queue; a further step is dropped.
     on_warning: called once for each kind of problem; default: the logger `understudy_gateway`.
     """
@@ -158,7 +158,7 @@ class ClientBase(Generic[_Run]):
             start["svc_version"] = bounded(svc_version, NAME_UNITS) or self._svc_version
 
         def again(calls: int) -> _Run:
-            """The run for another call of a decorated function. It has another id."""
+            """The run for the call number `calls` of a decorated function."""
             named = None if run_id is None else run_id if calls == 1 else f"{run_id}.{calls}"
             return self.run(
                 task, named, agent_name=agent_name, model=model, framework=framework, task_profile=task_profile,
@@ -310,7 +310,7 @@ class Understudy(ClientBase[Run]):
 
         project_id: only the events of this project.
         last_event_id: continue after this event; "0": everything that the service remembers; default: from now on.
-        `live_streaming_enabled` is about what this client sends, and changes nothing here.
+        `live_streaming_enabled` decides only what this client sends. It has no effect here.
         """
         return self._subscribe(project_id, last_event_id)
 

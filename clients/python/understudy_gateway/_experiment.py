@@ -8,7 +8,7 @@ from ._texts import well_formed
 
 
 def assign_arm(experiment_id: str, unit: str, on_share: float = 0.5) -> str:
-    """`on` or `off`, the same for the same unit on every machine and in both languages.
+    """Returns `on` or `off`. The same unit gets the same arm on every machine and in both languages.
 
     The first 32 bits of SHA-256 over the experiment, a zero byte and the unit, divided by 2**32: `on` if the result is
     below the share.

@@ -30,7 +30,7 @@ _OWN_NETWORKS = [
         "::/127", "fc00::/7", "fe80::/10",
     )
 ]
-# A resolver reads a number as an address, which may be on any network.
+# A resolver reads a name of digits as an address, which may be on any network.
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 
 

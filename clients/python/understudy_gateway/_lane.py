@@ -37,7 +37,7 @@ class Lane:
         self.finish_held_until = 0.0
         # Each step of a stream restarts the wait of `run_finish` with this length; 0: it does not wait for streams.
         self.stream_hold_s = 0.0
-        # Waiting marks, as one event, and the number of calls that made them. No count of events includes it.
+        # The marks that wait, as one event, and the number of calls that made them. The counts of events do not include it.
         self.marks: Optional[Marks] = None
         self._sent_marks: Optional[Marks] = None
         # `run_finish` is being sent, so nothing can be sent before it any more.
@@ -103,7 +103,7 @@ class Lane:
     def restart(self) -> bool:
         """Starts the run once more. Returns False from the second time on.
 
-        If the run has ended, the service knew it and it was deleted since. Marks do not create it again.
+        A run that has ended was known to the service, so it was deleted there. Marks do not create it again.
         """
         if self._is_restarted or self.state == "finished":
             return False

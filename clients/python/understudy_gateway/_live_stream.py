@@ -148,7 +148,7 @@ class Subscription:
                 self._retry_s = min(int(value) / 1_000, _RETRY_MAX_S)
             elif name != "id" or "\0" not in value:
                 fields[name] = value
-        # Only now, because the service sends an interrupted event again.
+        # The id is stored only after a whole event, because the service sends an interrupted event again.
         self.last_event_id = fields["id"]
         try:
             value = json.loads("\n".join(data))

@@ -7,10 +7,10 @@ from typing import Any, Callable, Dict, List, Optional
 
 from ._agent_steps import AskedCall, joined
 
-# A longer line of a stream is not an event of a model.
+# No event of a model has a longer line.
 _LINE_BYTES_MAX = 32 * 1024 * 1024
 Listener = Callable[[str, List[AskedCall], int, str], None]
-"""Gets the text, the calls, the tokens and the reasoning of a message."""
+"""Receives the text, the calls, the tokens and the reasoning of a message."""
 
 
 class MessageStream:
@@ -60,7 +60,7 @@ class MessageStream:
         elif kind == "content_block_delta":
             self._add_delta(message["content"].get(event["index"]), event)
         elif kind == "message_delta":
-            # A 0 in a later event is often a field that the server does not fill.
+            # A later event often has a 0 because the server does not fill the field.
             told = {name: value for name, value in (event.get("usage") or {}).items() if value}
             message["usage"] = {**(message.get("usage") or {}), **told}
             self._has_stopped = True

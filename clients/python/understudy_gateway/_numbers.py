@@ -1,4 +1,4 @@
-"""What counts as a number in an option. `True` and NaN do not."""
+"""Decides what counts as a number in an option. `True` and NaN do not count."""
 
 from __future__ import annotations
 

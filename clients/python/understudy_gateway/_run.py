@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 _STEP_BYTES = 500
 _TOKENS_MAX = 100_000_000
 _INTERVENTIONS_MAX = 16
-# How long `run_start` waits at most for an integration to name its framework. The run's first event ends the wait.
+# Maximum time that `run_start` waits for an integration to name its framework. The run's first event ends the wait.
 _FRAMEWORK_WAIT_S = 2.0
-# How long `run_finish` waits for answers that an integration expects.
+# Maximum time that `run_finish` waits for answers that an integration expects.
 _LATE_ANSWER_S = 5.0
-# How long `run_finish` waits for the rest of a stream that began in the run. Each step restarts the wait.
+# Maximum time that `run_finish` waits for the rest of a stream that began in the run. Each step restarts the wait.
 _LATE_STREAM_S = 60.0
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Self = TypeVar("_Self", bound="BaseRun")
@@ -64,7 +64,7 @@ def current_run() -> Optional["BaseRun"]:
 def run_for_late_step() -> Optional["BaseRun"]:
     """The innermost run around the caller that still takes steps: it has not ended, or a stream that began in it has not.
 
-    If no run takes steps, the innermost run that has ended, which counts the step as lost. None: the caller has never
+    If no run takes steps, the innermost run that has ended; it counts the step as lost. None: the caller has never
     been in a run.
     """
     ended: Optional[BaseRun] = None
@@ -80,9 +80,9 @@ def run_for_late_step() -> Optional["BaseRun"]:
 
 
 class BaseRun:
-    """One task of an agent. A client's `run` makes one that `with` enters; `start` makes one that `finish` or `fail` ends.
+    """One task of an agent. A client's `run` makes a run for `with`; `start` makes a run that `finish` or `fail` ends.
 
-    It also decorates functions: `@u.run(task="...")`. Its methods never raise, and only `patterns` waits for the
+    A run also decorates functions: `@u.run(task="...")`. Its methods never raise, and only `patterns` waits for the
     service.
     """
 
@@ -103,9 +103,9 @@ class BaseRun:
         self._calls = 0
         self._lane: Optional[Lane] = None
         self._is_started = False
-        # Number of answers that an integration will receive later.
+        # Number of answers that an integration still expects.
         self._expected = 0
-        # Number of streams that an integration reads while the agent does.
+        # Number of streams that the agent reads and an integration observes.
         self._streams = 0
         self._steps = 0
         self._machine = DifficultyMachine(client._thresholds)
@@ -256,7 +256,7 @@ class BaseRun:
         return self.outcome is None or self._streams > 0
 
     def _expect(self, answers: int) -> None:
-        """Called by integrations: expects so many more answers; -1: one has arrived."""
+        """Called by integrations: announces `answers` more answers; -1: one has arrived."""
         with self._client._lock:
             self._expected += answers
             is_complete = self._expected == 0 and self._streams == 0

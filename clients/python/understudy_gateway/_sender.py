@@ -13,17 +13,17 @@ from ._errors import ApiError, CircuitOpenError, ServiceTimeoutError, Understudy
 from ._lane import Lane
 from ._marks import join_marks
 
-# Most sending threads. Two events of the same run are never sent at the same time.
+# Maximum number of sending threads. Two events of the same run are never sent at the same time.
 _SENDERS = 8
-# Events that a run may send in its turn while other runs wait.
+# Number of events that a run may send in its turn while other runs wait.
 _TURN_EVENTS = 32
-# Runs with events to send; a further run is dropped.
+# Maximum number of runs with events to send. A further run is dropped.
 _LANES_MAX = 1_000
-# Most runs whose ends wait for the rest of a stream. The end of a further run does not wait.
+# Maximum number of runs whose end waits for the rest of a stream. The end of a further run does not wait.
 _STREAMS_MAX = 1_000
-# How long an idle sending thread stays.
+# Time after which an idle sending thread ends.
 _IDLE_SENDER_S = 10.0
-# Attempts to send an event before it is dropped.
+# Number of attempts to send an event. After that the event is dropped.
 _EVENT_ATTEMPTS = 5
 # The pause before a thread tries again while another thread's request tests whether the service answers.
 _PROBE_WAIT_S = 0.1
@@ -394,7 +394,7 @@ class Sender:
                 self._halt("unauthorized")
             return True
         with self._lock:
-            # The service does not know the run any more, for example after a start with another data folder.
+            # The service has lost the run, for example because it was started with another data folder.
             is_restarted = refused.status == 404 and kind != "run_start" and lane.restart()
         if not is_restarted:
             self._give_up(lane, kind, "refused", refused)

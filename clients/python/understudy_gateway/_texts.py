@@ -46,7 +46,7 @@ def to_text(value: object) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
     except Exception:
-        # For example a circular value.
+        # The value cannot be written as JSON, for example because it is circular.
         return str(value)
 
 
@@ -54,5 +54,5 @@ def bounded(value: object, units: int) -> str:
     try:
         return "" if value is None else well_formed(cut_units(str(value), units))
     except Exception:
-        # Its `__str__` raises.
+        # The value's `__str__` raises.
         return ""

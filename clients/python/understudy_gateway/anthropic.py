@@ -71,7 +71,7 @@ class _UnderstudyMiddleware(Middleware):
         return response
 
     def _begin(self, request: Any) -> Tuple[Optional[AgentSteps], Optional[Intervention], Any]:
-        """The steps of the run, the intervention, and the request with it."""
+        """Returns the run's steps, the intervention, and the request with the intervention."""
         steps: Optional[AgentSteps] = None
         said: Optional[Intervention] = None
         with reading(_NAME):
@@ -115,7 +115,7 @@ def _field(value: Any, name: str) -> Any:
 
 
 def _add_text(body: Dict[str, Any], text: str) -> Dict[str, Any]:
-    """A server that keeps the conversation (`thread`) also keeps its system prompt. Then the text goes into the last message."""
+    """Adds the text to the system prompt, or to the last message if the server keeps the conversation (`thread`)."""
     block = {"type": "text", "text": text}
     if body.get("thread"):
         *earlier, last = body["messages"]

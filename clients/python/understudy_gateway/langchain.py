@@ -28,7 +28,7 @@ __all__ = ["UnderstudyHandler", "understudy_middleware", "with_intervention"]
 
 _NAME = "understudy_gateway.langchain"
 _FRAMEWORK = "langchain"
-# Most tools, models and chains, of each kind, that run at once. Beyond that, the one that began first is forgotten.
+# Maximum numbers of running tools, of running models and of running chains. Beyond that, the oldest is forgotten.
 _TOOLS_MAX = 1_000
 
 
@@ -44,11 +44,11 @@ class _Watched(NamedTuple):
 
     steps: AgentSteps
     end: Callable[[], None]
-    """The run takes steps after its scope until this is called."""
+    """Ends the time in which the run takes steps after its scope."""
 
 
 class UnderstudyHandler(BaseCallbackHandler):
-    """Logs the steps of everything that it is a callback of.
+    """Logs the steps of all models, tools and chains that have it as a callback.
 
     run: the run to log to, by default the run around the call. A stream belongs to the run in which it began.
     """
@@ -193,7 +193,7 @@ def understudy_middleware(run: Optional[WatchedRun] = None) -> Any:
 
 
 def with_intervention(messages: List[BaseMessage], run: Optional[WatchedRun] = None) -> List[BaseMessage]:
-    """The same for the nodes of your own graph: `model.invoke(with_intervention(state["messages"]))`.
+    """Adds an intervention in a node of your own graph: `model.invoke(with_intervention(state["messages"]))`.
 
     Returns the messages unchanged if there is no intervention.
     """

@@ -31,7 +31,7 @@ __all__ = ["UnderstudyLogger", "with_intervention"]
 
 _NAME = "understudy_gateway.litellm"
 _FRAMEWORK = "litellm"
-# Most model calls in progress, and most results that wait for their answer. Beyond that, the oldest is forgotten.
+# Maximum number of model calls in progress, and of results that wait for their answer. The oldest is forgotten first.
 _KEPT_MAX = 1_000
 
 
@@ -61,7 +61,7 @@ class UnderstudyLogger(CustomLogger):
         self._watched = run
 
     def log_pre_api_call(self, model: Any, messages: Any, kwargs: Dict[str, Any]) -> None:
-        """LiteLLM calls it where the agent calls the model, once for each attempt."""
+        """LiteLLM calls this method in the agent's context before each attempt of a model call."""
         with reading(_NAME):
             steps = steps_around(self._watched, _FRAMEWORK)
             call_id = str(kwargs.get("litellm_call_id"))
@@ -73,7 +73,7 @@ class UnderstudyLogger(CustomLogger):
                 _settle_results(steps, calls, asked)
 
     async def async_post_call_success_deployment_hook(self, request_data: Any, response: Any, call_type: Any) -> None:
-        """LiteLLM awaits this before it returns a whole answer. The event below may come after the loop has ended."""
+        """LiteLLM awaits this method before it returns a whole answer. It may call `async_log_success_event` too late."""
         with reading(_NAME):
             if hasattr(_first_choice(response), "message"):
                 self._end(request_data, response)
@@ -100,7 +100,6 @@ class UnderstudyLogger(CustomLogger):
             if len(self._steps_of) > _KEPT_MAX:
                 _, forgotten = self._steps_of.popitem(last=False)
             calls = self._calls_of.setdefault(steps, _Calls())
-        # Before the new call is counted: it cannot have requested the results that it contains.
         steps.expect(1)
         if forgotten is not None:
             forgotten.expect(-1)
@@ -165,6 +164,7 @@ def _settle_results(steps: AgentSteps, calls: _Calls, messages: List[Any]) -> No
         if _field(message, "role") == "tool":
             newest.append((str(_field(message, "tool_call_id")), _field(message, "content")))
     with calls.lock:
+        # The new call is counted after this, because it did not request the results that it contains.
         may_come = calls.under_way > 0
         calls.under_way += 1
         ready: List[ToolResult] = []

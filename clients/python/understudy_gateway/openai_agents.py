@@ -35,9 +35,9 @@ __all__ = ["UnderstudyHooks", "understudy_run_config", "watch"]
 
 _NAME = "understudy_gateway.openai_agents"
 _FRAMEWORK = "openai-agents"
-# The text that the SDK gives the model after a tool raised. Newer versions leave out the error.
+# The text that the SDK gives the model after a tool raised an exception. Newer versions leave out the error.
 _FAILED = "An error occurred while running the tool. Please try again."
-# Most interventions that are being sent to models, and most contexts. Beyond that, the oldest is forgotten.
+# Maximum number of interventions that are being sent to models, and of contexts. The oldest is forgotten first.
 _KEPT_MAX = 100
 _Streamed = TypeVar("_Streamed")
 
