@@ -9,14 +9,14 @@ import { MEASURED_BYTES } from '../../src/domain/monitors/features.ts';
 import { PATIENCE_MS } from '../fixtures/patience.ts';
 
 const CALLS = 1_000;
-/** Other seeds may be tried by hand. */
+/** A developer may try other seeds by hand. */
 const SEED = 7;
 const ADDONS = ['bytes', 'memory', 'sockets', 'texts', 'vectors', 'graph'].map((name) => ({
   name,
   file: fileURLToPath(new URL(`../../native/build/${name}.node`, import.meta.url)),
 }));
 
-/** These ignore all arguments. */
+/** Functions that ignore all arguments. */
 const TAKING_NOTHING = new Set([
   'watchConnections',
   'watchSecureConnections',

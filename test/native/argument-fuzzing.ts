@@ -46,19 +46,19 @@ const KEY = 'a catalog';
 const CATALOG = addon.openCatalog?.(KEY);
 const SHARED = CATALOG === undefined ? null : addon.shareIndex!(CATALOG, 'an index', 'a group', 8, 2);
 
-/** An index during a change, as most functions require. */
+/** Returns the shared index, usually after the beginning of a change, which most functions require. */
 function changing(): unknown {
   if (prng.float() < 0.9) {
     try {
       addon.beginChange!(SHARED);
     } catch {
-      // It is already.
+      // A change has begun already.
     }
   }
   return SHARED;
 }
 
-/** The same, with a vector. */
+/** Returns the shared index during a change, after a vector was added. */
 function holding(id: number): unknown {
   for (const prepare of [
     () => addon.makeVectorBlock!(changing(), 0, 4),
@@ -73,7 +73,7 @@ function holding(id: number): unknown {
   return SHARED;
 }
 
-/** Values of each kind that some function accepts, more often than other values. */
+/** Makes values. Kinds of values that some function accepts are more frequent than others. */
 const makers: (() => unknown)[] = [
   () => makeArray(),
   () => makeArray(Uint8Array),
@@ -136,7 +136,7 @@ const fitting: Record<string, () => unknown[]> = {
   readDescriptorLimit: () => [],
   sendNow: () => [NO_DESCRIPTOR, 'a head', makeArray(Uint8Array, 100)],
   makeMemory: () => [pick([4_096, 1 << 20])],
-  // None of the arrays has a whole page, because shared memory could then be mapped over V8's own memory.
+  // Every array is shorter than a page. Otherwise shared memory could be mapped over V8's own memory.
   mapMemory: () => [NO_DESCRIPTOR, makeArray(Uint8Array, 2_000), pick([0, 1])],
   unmapMemory: () => [makeArray(Uint8Array, 2_000)],
   emptyMemory: () => [NO_DESCRIPTOR, 0, 4_096],
@@ -200,11 +200,11 @@ const fitting: Record<string, () => unknown[]> = {
     return [KEY, 'vectors', ['an index', 'no index'], pick(['', 'a group'])];
   },
   searchShared: () => {
-    // An earlier function may have left it in the middle of a change.
+    // An earlier call may have left the index in the middle of a change.
     try {
       addon.endChange!(SHARED);
     } catch {
-      // Ends the change.
+      // No change had begun.
     }
     const vector = makeArray(Float32Array, 8);
     const kind = pick([null, 'a kind']);
@@ -228,11 +228,11 @@ const fitting: Record<string, () => unknown[]> = {
     ];
   },
 };
-/** Printed text also goes to a socket. */
+/** No file has this descriptor. `sendNow` gets it instead of the descriptors of standard input, output and errors. */
 const NO_DESCRIPTOR = 1_000;
 const PRINTING = new Set<unknown>([0, 1, 2]);
 
-/** The addon's error for a wrong number. */
+/** The number of feature bytes for which the addon throws no error. */
 const MEASURED_BYTES = Number(process.argv[5]);
 
 const counts: Record<string, [returned: number, threw: number]> = {};

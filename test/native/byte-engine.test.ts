@@ -28,7 +28,7 @@ function listSuspects(engine: ByteEngine, source: Uint8Array, from = 0, to = sou
   return found;
 }
 
-/** Bytes that count only at the beginning of a token. */
+/** Key beginnings that count only at the beginning of a token. */
 const FIRST_WORDS = [
   ...['lin_api_', 'lin_oauth_', 'ntn_', 'secret_', 'dapi', 'doo_v1_', 'dor_v1_', 'glsa_', 'PMAK-'],
   ...['ATATT3', 'ATCTT3', 'sbp_', 'sb_secret_', 'fm1a_', 'fm1r_', 'fm2_', 'fo1_', 'GOCSPX-', 'IQoJb3JpZ2lu'],
@@ -78,8 +78,9 @@ describe.each(engines)('the byte engine %s', (_name, engine, level) => {
       'whsec_',
     ],
     ...['eyJ', 'tvly-', 'dop_v1_', 'bedrock-api-key-'],
-  ])('finds %s wherever it stands in a long run, and nothing when it is cut off there', (beginning) => {
-    // Compared as text and reported together, because thousands of expectations take longer than the functions.
+  ])('finds %s at any position of a long run, and nothing if its end is cut off', (beginning) => {
+    // All results are compared as text in one expectation, because thousands of expectations take longer than the
+    // functions.
     const wrong: string[] = [];
     for (let before = 0; before <= 70; before++) {
       for (const behind of [0, 1, 31, 32, 33, 64]) {
@@ -123,7 +124,7 @@ describe.each(engines)('the byte engine %s', (_name, engine, level) => {
     ]);
   });
 
-  it('continues after the last run when there is no room for more', () => {
+  it('continues after the last run when the list of results was full', () => {
     const text = 'Bearer abcdefghijklmnop1234 '.repeat(9);
     expect(listSuspects(engine, bytes(text), 0, text.length, 1)).toEqual(listSuspects(engine, bytes(text)));
     expect(listSuspects(engine, bytes(text), 0, text.length, 2)).toHaveLength(9);
@@ -207,7 +208,7 @@ describe.each(engines)('the byte engine %s', (_name, engine, level) => {
     expect(engine.measureCommonPrefix(a, a, 0, 0, 0)).toBe(0);
   });
 
-  it('finds a key and any needle at every place of a long text, and nothing in look-alikes', () => {
+  it('finds a key and any needle at every position of a long text, and nothing in similar texts', () => {
     const anchored = ['token.of_sixteen_and_more'];
     const loose = ['two words', '-', 'ab: c', '!', 'the fifth'];
     const filler = 'some words, a_word_of_15_ok. it goes on; '.repeat(240);
@@ -242,7 +243,7 @@ describe.each(engines)('the byte engine %s', (_name, engine, level) => {
     }
   });
 
-  it('finds needles that contain a run anywhere, cut off at either end and next to others', () => {
+  it('finds needles that contain a run, also at the ends of the bytes and next to other needles', () => {
     const needle = 'token.a-long-word-that-is-a-name@here';
     const needles = packNeedles([bytes(needle), bytes('other-needle-of-many-letters')]);
     for (const before of ['', 'x', ' and so on ', 'x'.repeat(100), '.,'.repeat(70)]) {
@@ -283,7 +284,8 @@ describe.each(engines)('the byte engine %s', (_name, engine, level) => {
           const source = Buffer.from(Array.from({ length: 3_200 }, (_, at) => (at * 7 + fromAt) & 255));
           const target = isWithin ? source : Buffer.from(new SharedArrayBuffer(3_200));
           const expected = Buffer.from(target);
-          // Across a boundary of 64 bytes and within one; with `isWithin` the two mostly overlap.
+          // The copies cross a boundary of 64 bytes, or lie between two of them. With `isWithin`, source and target
+          // mostly overlap.
           const at = isWithin ? toAt : random(fc.nat, 3_200 - size);
           source.subarray(fromAt, fromAt + size).copy(expected, at);
           engine[copy](source.subarray(fromAt, fromAt + size), target, at);
@@ -394,7 +396,7 @@ describe.each(levels)('the addon at level %i and its fallback', (level) => {
           ).subarray(before);
           const needles = places.map(([from, size]) => {
             const needle = Buffer.from(source.subarray(from % source.length, (from % source.length) + size));
-            // Some of them differ from the text in one byte.
+            // Some needles differ from the text in one byte.
             if (from % 3 > 0) needle[needle.length >> 1]! ^= 1;
             return needle;
           });
@@ -444,7 +446,7 @@ describe.each(levels)('the addon at level %i and its fallback', (level) => {
   });
 });
 
-/** Treats every run as suspect, so that the shapes and labels are tried on all. */
+/** Treats every run as suspect, so that every run is compared with all shapes and labels. */
 const distrustful: ByteEngine = {
   ...fallback,
   findSuspects(source, from, to, marks) {
@@ -478,7 +480,7 @@ describe('a secret that the engine skips', () => {
       drawsOf(3_000),
     );
     addon?.setWidestLevel(2 ** 32 - 1);
-    // Otherwise the random text would not contain its subject.
+    // With fewer finds, the random text would hardly test the search for secrets.
     expect(found).toBeGreaterThan(5);
   });
 });

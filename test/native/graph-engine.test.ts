@@ -14,7 +14,7 @@ const M = 16;
 const EF = 64;
 /** Permitted error of a similarity, as in src/search/hnsw-index.ts: a graph keeps fifteen values per number. */
 const COARSENESS = 0.1;
-/** Values that no vector contains; some of them once made the walk over a graph endless. */
+/** Values that no vector contains. Some of them can make a walk over a graph endless. */
 const ABSURD = [Number.NaN, Infinity, -Infinity, 3e38, -3e38, 2 ** 21];
 
 let dir: string;
@@ -74,7 +74,7 @@ for (const [at, level] of levels.entries())
             expect(Math.abs(similarity - all[label]!)).toBeLessThan(COARSENESS);
             expect(similarity).toBeLessThanOrEqual(near[Math.max(0, at - 1)]!.similarity);
           }
-          // As near as the fifth result, apart from differences that the graph cannot represent.
+          // Counts results that are as near as the fifth one, except for differences that the graph cannot represent.
           found +=
             near.filter(({ label }) => all[label]! >= similarities[4]! - COARSENESS / 2).length >= 5 ? 1 : 0;
         }
@@ -82,7 +82,7 @@ for (const [at, level] of levels.entries())
       },
     );
 
-    it('is the same whenever it is built from the same, however wide the instructions are', {
+    it('is the same whenever it is built from the same vectors, with instructions of any width', {
       tags: 'long',
     }, () => {
       for (const [dimensions, size] of [
@@ -105,7 +105,7 @@ for (const [at, level] of levels.entries())
       engine.setWidestLevel(level);
     });
 
-    it('finds none that are marked as removed, and still as many as requested', () => {
+    it('finds no removed point, and still as many as requested', () => {
       const { graph, vectors } = createGraph(16);
       for (let label = 0; label < SIZE; label += 2) engine.markRemoved(graph, label);
       expect(() => engine.markRemoved(graph, 0)).toThrow();
@@ -229,7 +229,7 @@ describe('the file of a graph', () => {
     await expect(engine.writeGraph(graph, join(dir, 'no', 'folder'))).rejects.toThrow();
   });
 
-  it('is refused if it leads out of the graph, or contradicts itself', async () => {
+  it('is refused if a link leads out of the graph, or if numbers contradict each other', async () => {
     const { graph } = createGraph(33, 400);
     const file = join(dir, 'whole.graph');
     await engine.writeGraph(graph, file);
@@ -238,30 +238,33 @@ describe('the file of a graph', () => {
     const pointBytes = Number(bytes.readBigUInt64LE(24));
     const rowAt = Number(bytes.readBigUInt64LE(40));
     const upperAt = HEAD_BYTES + 400 * pointBytes;
-    // The lists of the upper levels, of the first point that has any.
+    // Finds the first point that has lists on upper levels.
     let firstUpper = upperAt;
     while (bytes.readUInt32LE(firstUpper) === 0) firstUpper += 4;
     const changes: Record<string, (copy: Buffer) => void> = {
-      'room for more than there can be': (copy) => copy.writeBigUInt64LE(1n << 40n, 8),
-      'room for fewer than there are': (copy) => copy.writeBigUInt64LE(399n, 8),
-      'more points than the file has': (copy) => copy.writeBigUInt64LE(401n, 16),
+      'a capacity above the maximum': (copy) => copy.writeBigUInt64LE(1n << 40n, 8),
+      'a capacity below the number of points': (copy) => copy.writeBigUInt64LE(399n, 8),
+      'more points than the file contains': (copy) => copy.writeBigUInt64LE(401n, 16),
       'points of another size': (copy) => copy.writeBigUInt64LE(1n, 24),
-      'points whose size times their number is small again': (copy) => copy.writeBigUInt64LE(1n << 61n, 24),
-      'a beginning that is not there': (copy) => copy.writeUInt32LE(400, 52),
-      'a beginning on a floor that it has not': (copy) => copy.writeInt32LE(copy.readInt32LE(48) + 1, 48),
-      'a beginning below the ground': (copy) => copy.writeInt32LE(-1, 48),
-      'other links above': (copy) => copy.writeBigUInt64LE(1_000_000n, 56),
-      'other links on the ground': (copy) => copy.writeBigUInt64LE(5n, 64),
+      'a size of points that overflows when it is multiplied by their number': (copy) =>
+        copy.writeBigUInt64LE(1n << 61n, 24),
+      'a start point that does not exist': (copy) => copy.writeUInt32LE(400, 52),
+      'a start point on a level that it does not have': (copy) =>
+        copy.writeInt32LE(copy.readInt32LE(48) + 1, 48),
+      'a start point on a level below the lowest': (copy) => copy.writeInt32LE(-1, 48),
+      'another number of links on the upper levels': (copy) => copy.writeBigUInt64LE(1_000_000n, 56),
+      'another number of links on the lowest level': (copy) => copy.writeBigUInt64LE(5n, 64),
       'no candidates': (copy) => copy.writeBigUInt64LE(0n, 88),
-      'a neighbour that is not there': (copy) => copy.writeUInt32LE(400, HEAD_BYTES + 4),
-      'more neighbours than there is room for': (copy) => copy.writeUInt16LE(33, HEAD_BYTES),
+      'a neighbour that does not exist': (copy) => copy.writeUInt32LE(400, HEAD_BYTES + 4),
+      'more neighbours than a list can have': (copy) => copy.writeUInt16LE(33, HEAD_BYTES),
       'a row without a scale': (copy) => copy.writeFloatLE(Number.NaN, HEAD_BYTES + rowAt + 32),
-      'a row of numbers that none has': (copy) => copy.writeUInt8(0, HEAD_BYTES + rowAt),
+      'a row of numbers that no row can have': (copy) => copy.writeUInt8(0, HEAD_BYTES + rowAt),
       'a label twice': (copy) => copy.writeUInt32LE(1, HEAD_BYTES + pointBytes - 8),
-      'a label beyond all': (copy) => copy.writeUInt32LE(1, HEAD_BYTES + pointBytes - 4),
-      'half a list above': (copy) => copy.writeUInt32LE(copy.readUInt32LE(firstUpper) - 4, firstUpper),
-      'a list above beyond the file': (copy) => copy.writeUInt32LE(68 * 64, firstUpper),
-      'a neighbour above that is not there': (copy) => copy.writeUInt32LE(400, firstUpper + 8),
+      'a label above the maximum': (copy) => copy.writeUInt32LE(1, HEAD_BYTES + pointBytes - 4),
+      'half a list on an upper level': (copy) =>
+        copy.writeUInt32LE(copy.readUInt32LE(firstUpper) - 4, firstUpper),
+      'a list on an upper level that ends beyond the file': (copy) => copy.writeUInt32LE(68 * 64, firstUpper),
+      'a neighbour on an upper level that does not exist': (copy) => copy.writeUInt32LE(400, firstUpper + 8),
     };
     const bad = join(dir, 'odd.graph');
     for (const [what, change] of Object.entries(changes)) {
@@ -274,7 +277,7 @@ describe('the file of a graph', () => {
     expect(engine.countPoints(await engine.readGraph(33, bad))).toBe(400);
   });
 
-  it('contains the graph as it was when the writing began, whatever is removed meanwhile', async () => {
+  it('contains the graph as it was when the writing began, even if points are removed meanwhile', async () => {
     const { graph, vectors } = createGraph(33);
     engine.markRemoved(graph, 7);
     const files = [join(dir, 'first.graph'), join(dir, 'second.graph')] as const;

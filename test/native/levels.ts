@@ -9,7 +9,7 @@ export function listLevels(addon: Widths | null): number[] {
   return addon === null ? [] : [...Array(addon.setWidestLevel(WIDEST) + 1).keys()];
 }
 
-/** For the tests of the `describe` that calls this. */
+/** Uses the level for all tests of the `describe` that calls this function. */
 export function useLevel(addon: Widths | null, level: number): void {
   beforeAll(() => {
     addon?.setWidestLevel(level);

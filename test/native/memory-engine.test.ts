@@ -16,7 +16,7 @@ const isNative = memoryEngine.makeMemory.toString().includes('native code');
 
 interface Mapped {
   descriptor: number;
-  /** Exactly the memory. */
+  /** The bytes of the memory, without the page in front. */
   bytes: Buffer;
 }
 
@@ -34,7 +34,10 @@ function map(descriptor: number, mayWrite: 0 | 1): Buffer {
   return Buffer.from(buffer, from, BYTES);
 }
 
-/** A process that inherits the memory as descriptor 3 and runs `script` with `bytes` mapped. */
+/**
+ * Returns the arguments of a Node process that inherits the memory as descriptor 3, maps it as `bytes`, and runs
+ * `body`.
+ */
 function script(body: string, mayWrite: 0 | 1): string[] {
   const source = `const { memoryEngine } = await import(${JSON.stringify(MODULE)});
     const buffer = new SharedArrayBuffer(${BYTES + PAGE});
@@ -45,7 +48,7 @@ function script(body: string, mayWrite: 0 | 1): string[] {
 }
 
 describe.runIf(isNative)('memory shared by two processes', () => {
-  it('is the same memory in each, also for later writes', async () => {
+  it('is the same memory in each process, also for later writes', async () => {
     const { descriptor, bytes } = make();
     bytes.write('from the first', 5 * PAGE);
     const body = `console.log(bytes.toString('latin1', 5 * ${PAGE}, 5 * ${PAGE} + 14));
@@ -69,7 +72,7 @@ describe.runIf(isNative)('memory shared by two processes', () => {
     expect(told).toBe('from the first\nlater\n');
   });
 
-  it('ends a process that writes to read-only memory, and no other', () => {
+  it('ends only the process that writes to read-only memory', () => {
     const { descriptor, bytes } = make();
     bytes.fill(7);
     const stdio: ('pipe' | number)[] = ['pipe', 'pipe', 'pipe', descriptor];
@@ -95,7 +98,7 @@ describe.runIf(isNative)('memory shared by two processes', () => {
     await worker.terminate();
   });
 
-  it('returns pages, which are empty afterwards', () => {
+  it('returns pages to the system, which then contain zeros', () => {
     const { descriptor, bytes } = make();
     bytes.fill(9);
     expect(memoryEngine.emptyMemory(descriptor, PAGE, 2 * PAGE)).toBe(0);
@@ -133,7 +136,10 @@ describe.runIf(isNative)('memory shared by two processes', () => {
   });
 });
 
-/** A process that frees much, but keeps some of what lies between. Prints how far its memory fell by returning pages. */
+/**
+ * A process that frees most of its memory, with kept pieces in between. It prints whether pages were returned, how many
+ * pieces were kept, and whether its memory fell by 80 MB.
+ */
 const TRIMMING = `const { memoryEngine } = await import(${JSON.stringify(MODULE)});
   const { readFileSync } = await import('node:fs');
   const readAnon = () => Number(/RssAnon:\\s+(\\d+)/.exec(readFileSync('/proc/self/status', 'latin1'))[1]) >> 10;

@@ -31,7 +31,7 @@ function descriptorOf(of: Socket): number {
   return (of as unknown as { _handle: { fd: number } })._handle.fd;
 }
 
-/** Reads so many bytes. */
+/** Reads this many bytes. */
 async function read(from: Socket, bytes: number): Promise<Buffer> {
   const parts: Buffer[] = [];
   let length = 0;
@@ -44,7 +44,7 @@ async function read(from: Socket, bytes: number): Promise<Buffer> {
   return Buffer.concat(parts);
 }
 
-// Without the addon, nothing is taken over, and the stream does all the work.
+// Without the addon, `sendNow` sends nothing, and the stream sends all bytes.
 const isNative = socketEngine.sendNow.toString().includes('native code');
 
 describe.runIf(isNative)('sendNow', () => {
@@ -57,13 +57,13 @@ describe.runIf(isNative)('sendNow', () => {
     expect(got.toString('latin1')).toBe(`head \xe9\r\n${body.toString('latin1').repeat(2)}head`);
   });
 
-  it('takes no more than the system does, and nothing when that is full', async () => {
+  it('sends no more than the system accepts, and nothing when its buffer is full', async () => {
     const body = Buffer.alloc(64 << 20, 'abcdefghijklm');
     const head = 'h'.repeat(SEND_HEAD_BYTES);
     const first = socketEngine.sendNow(descriptorOf(socket), head, body);
     expect(first).toBeGreaterThan(0);
     expect(first).toBeLessThan(head.length + body.length);
-    // The arriving bytes make the buffers grow, a little at a time.
+    // The system makes the buffers a little larger as bytes arrive.
     let taken = first;
     for (let more = -1; more !== 0 && taken < head.length + body.length; taken += more)
       more = socketEngine.sendNow(descriptorOf(socket), '', body.subarray(taken - head.length));
@@ -72,7 +72,7 @@ describe.runIf(isNative)('sendNow', () => {
     expect((await read(peer, taken)).equals(sent)).toBe(true);
   });
 
-  it('returns how the connection has failed, and ends nothing', async () => {
+  it('returns the error of a failed connection, and does not end the process', async () => {
     const descriptor = descriptorOf(socket);
     const send = () => socketEngine.sendNow(descriptor, 'head', Buffer.from('body'));
     peer.resetAndDestroy();

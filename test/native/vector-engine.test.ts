@@ -19,7 +19,7 @@ interface Form {
   /** Stored vectors one after the other. */
   store(vectors: readonly Float32Array[]): Numbers;
   compare(engine: VectorEngine, ...call: unknown[]): number;
-  /** Largest error of a number, as a share of the greatest. */
+  /** Largest error of a number, as a share of the largest number of the vector. */
   error: number;
 }
 
@@ -85,7 +85,7 @@ describe.each(engines)('the vector engine %s', (_name, engine, level) => {
       expect(out[0]).toBe(7);
     });
 
-    it('refuses missing places, and more than there is room for', () => {
+    it('refuses places that do not exist, and a list of results that is too short', () => {
       const query = Float32Array.of(1, 2);
       const four = form.store([query, query, query, query]);
       const blocks = [four, form.store([query])];

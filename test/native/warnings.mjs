@@ -16,15 +16,16 @@ const COMPILERS = ['g++', 'clang++'];
 /** @returns {string[]} flags against false warnings of GCC */
 function listWrong(compiler, addon) {
   if (compiler !== 'g++') return [];
-  // Concerns functions for wide instructions whose types no other file sees.
+  // This warning is about types of wide instructions in the interface of a function. No other file uses these
+  // functions.
   const wrong = ['-Wno-psabi'];
-  // Its headers initialise a variable by itself (gcc.gnu.org/PR105593); clang also checks these addons.
+  // GCC's own headers initialise a variable with itself (gcc.gnu.org/PR105593). clang also checks these addons.
   if (addon.sources.some((file) => readFileSync(file, 'utf8').includes('avx512')))
     wrong.push('-Wno-uninitialized', '-Wno-maybe-uninitialized');
   return wrong;
 }
 
-/** Sources beside the tests, by the folder that they are in. */
+/** The C++ sources in the folders of the tests. */
 function listDrivers() {
   return ['fuzz', 'sanitized'].flatMap((folder) => {
     const path = join(import.meta.dirname, folder);
@@ -39,7 +40,7 @@ const DRIVER_WARNINGS = [
   ...WARNINGS,
   '-Wno-unused-function',
   '-Wno-unneeded-internal-declaration',
-  // Nothing is linked.
+  // Only objects are compiled, so flags of the linker are unused.
   '-Wno-unused-command-line-argument',
 ];
 
@@ -69,7 +70,7 @@ for (const { compiler, version } of found) {
     failed++;
     console.error(`${name}: ${compiler} says\n${stderr}`);
   }
-  console.log(`check:native: ${version}: ${addons.length} addons and ${drivers.length} drivers looked at`);
+  console.log(`check:native: ${version}: ${addons.length} addons and ${drivers.length} drivers compiled`);
 }
 if (found.length === 0) console.log('check:native: skipped, no C++ compiler found');
 process.exitCode = failed === 0 ? 0 : 1;

@@ -61,8 +61,6 @@ def invalid_data_rejection(ctx, response, case):
         negative_data_rejection(ctx, response, case)
 
 
-# What no schema can say: the profile and the time zone must exist, the domain of the address must not be a reserved one, and a
-# query of runs is written in its language.
 REAL = {"task_profile": "coding", "email": "ann@acme.org", "time_zone": "Europe/Berlin", "query": "is:bad", "of_query": ""}
 # The requirements of each kind of destination. An id would name a destination of the alert.
 DESTINATIONS = {"email": {"to": ["ann@acme.org"]}, "slack": {"url": "https://acme.org/hook"}}
@@ -85,7 +83,6 @@ def map_case(context, case):
                 names = REAL if "/alerts" in case.path else REAL.keys() - {"query", "of_query"}
                 part.update({name: REAL[name] for name in names if isinstance(part.get(name), str)})
         if case.path == "/capture/student/names" and isinstance(case.body.get("name"), str):
-            # A name is seen.
             case.body["name"] = "Code fixer"
         if case.path.endswith(("/mark", "/marks")) and not MARKS & case.body.keys():
             case.body["mark"] = "good"

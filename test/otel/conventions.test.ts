@@ -62,8 +62,8 @@ describe('an id', () => {
   });
 });
 
-describe('an address of all signals', () => {
-  it('gets the path of the signal after its own', () => {
+describe('the address for all signals', () => {
+  it('gets the path of the signal after its own path', () => {
     expect(joinTracesPath('http://c:4318')).toBe('http://c:4318/v1/traces');
     expect(joinTracesPath('http://c:4318/')).toBe('http://c:4318/v1/traces');
     expect(joinTracesPath('https://c/otlp/')).toBe('https://c/otlp/v1/traces');

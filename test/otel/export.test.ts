@@ -177,7 +177,9 @@ for (const [at, protocol] of ['http/protobuf', 'http/json'].entries())
     });
   });
 
-it('the export contains no text by default, and all of a turn on request', { tags: 'long' }, async () => {
+it('the export contains no text by default, and the whole text of a turn on request', {
+  tags: 'long',
+}, async () => {
   const canaries = new Canaries();
   const script: Script = ({ calls_before }) =>
     calls_before % 2 === 0
@@ -252,7 +254,7 @@ it("a span has the client's span as parent, which is forwarded unchanged", { tag
 });
 
 describe('a collector that refuses spans', () => {
-  it('gets them later, the same spans, also after a restart, and traffic continues', {
+  it('gets the same spans later, even after a restart, and traffic continues', {
     tags: 'long',
   }, async () => {
     const service = await startService();
@@ -280,10 +282,10 @@ describe('a collector that refuses spans', () => {
       });
   });
 
-  it('loses nothing when the service is killed and restarted under traffic; what waits is on the disk', {
+  it('loses no span when the service is killed and restarted under traffic, because waiting spans are on the disk', {
     tags: 'long',
   }, async () => {
-    // 120 MB of texts wait on the disk to be sent.
+    // In this test, 120 MB of texts wait on the disk.
     const result = 'a line of a long result\n'.repeat(5_200);
     const service = await startService({ GW_OTEL_CONTENT: 'on' });
     const { collector } = service;
@@ -334,7 +336,7 @@ describe('a collector that refuses spans', () => {
     expect(runs).toHaveLength(conversations);
   });
 
-  it('is not sent the refused spans again, and each of them counts as given up', {
+  it('does not get refused spans again, and each of them counts as given up', {
     tags: 'long',
   }, async () => {
     const service = await startService();
@@ -359,7 +361,7 @@ describe('a collector that refuses spans', () => {
     expect(later.every(({ attributes }) => attributes['understudy.run.id'] !== 'refused')).toBe(true);
   });
 
-  it('gets the last captures when the service stops, and is not awaited when it hangs', {
+  it('gets the last captures when the service stops; the service does not wait for a collector that hangs', {
     tags: 'long',
   }, async () => {
     const service = await startService();
@@ -384,7 +386,7 @@ describe('a collector that refuses spans', () => {
   });
 });
 
-it('no spans are sent while the export is off, and later only spans of what was captured since it was on again', {
+it('no spans are sent while the export is off, and later only spans of exchanges that were captured after it was on again', {
   tags: 'long',
 }, async () => {
   const service = await startService({ OTEL_SDK_DISABLED: 'true' });

@@ -1,4 +1,4 @@
-/** The export's own decisions, with made-up exchanges and a collector over a real socket. */
+/** Decisions of the export: made-up exchanges, and a collector on a real socket. */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -117,7 +117,7 @@ async function open(turns: MadeTurns, changes: Partial<SpanExportOptions> = {}) 
   return { collector, sums, given_up, start, position_path };
 }
 
-it('the export continues where it was, and omits what came before its first start', {
+it('the export continues where it stopped, and omits exchanges from before its first start', {
   tags: 'long',
 }, async () => {
   const turns = new MadeTurns();
@@ -159,7 +159,7 @@ it('spans of the proxy name the host of the request as server', async () => {
   });
 });
 
-it('missing and unreadable exchanges are counted, and so is a batch that ended its process', async () => {
+it('missing and unreadable exchanges are counted, and so are those of a batch that ended its process', async () => {
   const turns = new MadeTurns();
   const { collector, sums, given_up, start } = await open(turns, { after_id: 0 });
   turns.last_id = OTEL_EXPORT.batch_exchanges + 10;
@@ -172,7 +172,7 @@ it('missing and unreadable exchanges are counted, and so is a batch that ended i
   expect(collector.spans).toHaveLength(8);
 });
 
-it('the oldest are given up when too many wait, with a log line', async () => {
+it('the oldest exchanges are given up, with a log line, when too many wait', async () => {
   const turns = new MadeTurns();
   turns.kind = 'other';
   turns.last_id = OTEL_EXPORT.waiting_exchanges + 7;
@@ -186,7 +186,7 @@ it('the oldest are given up when too many wait, with a log line', async () => {
   expect(collector.requests).toEqual([]);
 });
 
-it('a tool call is sent below the turn that requested it, also when the batch is repeated', {
+it('the span of a tool call is a child of the turn that requested it, also when the batch is repeated', {
   tags: 'long',
 }, async () => {
   const turns = new MadeTurns();

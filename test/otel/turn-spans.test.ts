@@ -59,7 +59,7 @@ it('a tool call is a child of the turn that requested it, not of the exchange be
   expect(toolOfFirst!.start_ms).toBe(first!.end_ms);
 });
 
-it('an undone call is forgotten', () => {
+it('a call is forgotten if the turn that requested it is undone', () => {
   const spans = make();
   const [first] = spans.make(recordOf(1), turnOf([PROMPT], callOf('c1')));
   spans.settle();

@@ -68,7 +68,7 @@ void main();
 
 let dir: string;
 let service: ClientService;
-/** Packages of the project before ours was added. */
+/** The packages of the project before our packages were added. */
 let before: string[];
 
 beforeAll(async () => {

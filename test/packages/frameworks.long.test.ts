@@ -74,7 +74,7 @@ PROJECTS.push(
     },
     {
       name: 'langchain 1.0',
-      // With an older core, its checkpoints no longer load.
+      // The checkpoints of this version do not load with an older core.
       packages: {
         ...pick('@langchain/core', '@langchain/langgraph', '@langchain/openai'),
         langchain: '1.0.1',
@@ -142,7 +142,7 @@ async function runAgent(dir: string, { ours, env = {} }: Project, baseUrl: strin
       env: {
         PATH: process.env.PATH,
         PROVIDER_URL: provider.url,
-        // The SDK looks for it before it reads its options.
+        // The SDK looks for this variable before it reads its options.
         OPENAI_API_KEY: 'provider-key',
         ...env,
         ...(baseUrl === null ? {} : { SVC_BASE_URL: baseUrl }),

@@ -46,7 +46,7 @@ await client.close();
 
 let dir: string;
 let service: McpService;
-/** What the package brings along. */
+/** The packages that npm installs with it. */
 let installed: string[];
 
 beforeAll(async () => {

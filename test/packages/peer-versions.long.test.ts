@@ -26,7 +26,7 @@ it.each(['langchain', 'openai-agents', 'anthropic', 'claude-agent-sdk', 'ai-sdk'
     const ranges = Object.fromEntries(checked.map(([, peer, range]) => [peer, range]));
     expect(Object.keys(ranges).sort()).toEqual(Object.keys(peerDependencies).sort());
     for (const [peer, range] of Object.entries(ranges)) {
-      // The middleware needs a newer langchain than the rest of its package.
+      // The middleware needs a newer version of langchain than the rest of the integration.
       if (peer !== 'langchain') expect([peer, range]).toEqual([peer, peerDependencies[peer]]);
     }
   },

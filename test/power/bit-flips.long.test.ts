@@ -72,7 +72,7 @@ class Reader {
   }
 }
 
-/** Which file has which data. */
+/** Whether the data of this place is in the file. */
 function isOf(file: string, place: string): boolean {
   if (file.startsWith('main.mdb')) return place.startsWith('main ');
   if (file.startsWith('runs.')) return place.startsWith('runs ');

@@ -1,7 +1,7 @@
 /**
  * Chaos with exact accounting: a service under mixed load is killed, stopped and started again at seeded moments, its
- * capture process is killed too, and captures rotate. At the end everything that was confirmed is there exactly once.
- * It takes two minutes by default; CHAOS_MINUTES=10 SEED=7 makes a longer and different run.
+ * capture process is killed too, and captures rotate. At the end, each confirmed operation is stored exactly once. It
+ * takes two minutes by default; CHAOS_MINUTES=10 SEED=7 makes a longer and different run.
  */
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -16,7 +16,7 @@ import { WholeService } from '../fixtures/whole-service.ts';
 
 const MINUTES = Number(process.env.CHAOS_MINUTES ?? 2);
 const SEED = Number(process.env.SEED ?? 1);
-/** Minimum number of confirmed operations between two disturbances, and how many more at most. */
+/** Minimum number of confirmed operations between two disturbances, and the maximum number of further ones. */
 const CALM_OPERATIONS = 60;
 const CALM_SPREAD = 240;
 const DISTURBANCES = ['kill', 'kill', 'kill writer', 'stop', 'rotate'] as const;
@@ -46,7 +46,7 @@ class Chaos {
   /** Resolves while the service is up; operations wait for it. */
   #up: Promise<void> = Promise.resolve();
   #isOver = false;
-  /** Counts the ends of processes. */
+  /** Number of processes that have ended. */
   #epoch = 0;
   /** Copies that this process of the service has dropped. */
   #dropped = 0;
@@ -163,7 +163,10 @@ class Chaos {
     return done;
   }
 
-  /** Answered exchanges that were not flushed may be lost with a process, so they are not confirmed. */
+  /**
+   * Forgets exchanges that were answered but not flushed. They may be lost with a process, so they do not count as
+   * confirmed.
+   */
   #forgetAnswered(): void {
     this.#epoch++;
     this.ledger.answered.clear();

@@ -58,7 +58,7 @@ beforeAll(async () => {
   expect(await service.stop()).toBe(0);
 });
 
-/** Uses everything that stores data, one after the other, and notes what was acknowledged. */
+/** Uses each feature that stores data, one after the other, and notes the acknowledged data. */
 async function load(service: WholeService): Promise<void> {
   const token = (await service.run('token', '--email', 'ann@example.com')).trim();
   const post = async (path: string, credential: string, body: object) => {
@@ -114,14 +114,15 @@ function startMachine(state: string): void {
     const slot = statSync(path, { throwIfNoEntry: false }) === undefined ? null : readCheckpoint(path);
     if (slot === null) continue;
     const inode = statSync(path, { bigint: true }).ino;
-    // The other slot would belong to the same file, so only the newer one is kept.
+    // Only the newer slot is written, because both slots would belong to the same file.
     writeFileSync(checkpointPath(path), encodeSlot({ ...slot, inode, boot_id: ANOTHER_BOOT }));
   }
 }
 
 /**
- * The data that must survive a cut: all acknowledged data of `main.mdb` and of flushed captures; from `runs.mdb`, data
- * that was acknowledged before the last checkpoint but one ended, because the last one began after that.
+ * The data that must survive a cut. It is all acknowledged data of `main.mdb` and of flushed captures. From `runs.mdb`
+ * it is the data that was acknowledged before the end of the last checkpoint but one, because the last checkpoint began
+ * after that.
  */
 function listPromised(record: PowerRecord, cut: number): Omit<State, 'folder'> {
   const checkpoints = record.syncsOf('runs.mdb-safe', cut);

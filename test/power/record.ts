@@ -42,10 +42,10 @@ interface Write {
   bytes: Buffer;
 }
 
-/** A file, under all its names. */
+/** A file with all its names. */
 interface DiskFile {
   writes: Write[];
-  /** Lengths to which it was truncated, and when. */
+  /** The lengths to which the file was truncated, with the steps. */
   cuts: { at_step: number; length: number }[];
   /** For each completed sync: when it began, and when it ended. */
   syncs: { begun: number; ended: number }[];
@@ -55,7 +55,7 @@ interface DiskFile {
 type Fate = 'nothing' | 'everything' | 'some pages' | 'torn pages';
 export const FATES: readonly Fate[] = ['nothing', 'everything', 'some pages', 'torn pages'];
 
-/** A note, as the test appends it to the record. */
+/** Encodes a note that the test appends to the record. */
 export function encodeNote(text: string): Buffer {
   const bytes = Buffer.from(text);
   const note = Buffer.alloc(HEAD_BYTES + bytes.length);
@@ -88,7 +88,7 @@ export class PowerRecord {
       if (operation === NOTED) yield { step, text: bytes.toString() };
   }
 
-  /** When the syncs of a file with this name ended, before a step. */
+  /** The steps, before a given step, at which syncs of a file with this name ended. */
   syncsOf(name: string, before: number): number[] {
     const path = join(this.#folder, name);
     const ends: number[] = [];
@@ -102,7 +102,9 @@ export class PowerRecord {
     return ends;
   }
 
-  /** The file of each descriptor's inode over time: a number is reused when its file is gone. */
+  /**
+   * Finds the file of each step by its inode number. The number may belong to another file after its file was removed.
+   */
   #follow(): void {
     const names = new Map<string, DiskFile>();
     const inodes = new Map<bigint, DiskFile>();
@@ -147,7 +149,7 @@ export class PowerRecord {
     }
   }
 
-  /** Where the last completed sync began. */
+  /** The step at which the last completed sync began. */
   #findLastSync(cut: number): number {
     const begun = new Map<bigint, number>();
     let last = 0;

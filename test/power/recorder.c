@@ -3,11 +3,10 @@
 //
 //   LD_PRELOAD=recorder.so POWER_FOLDER=/tmp/data POWER_RECORD=/tmp/record node …
 //
-// A record is appended with one write, so that all threads and processes share one order:
-//   u32 length of what follows, u8 operation, u8 flags, u16 length of the path, u64 inode, u64 offset or number,
-//   path, bytes
-// An operation is recorded after it was done and before its caller goes on. A sync is recorded twice, where it begins and
-// where it ends: writes that were recorded before its beginning are on the disk at its end.
+// A record is appended with one write, so that all threads and processes share one order: u32 length of what follows,
+//   u8 operation, u8 flags, u16 length of the path, u64 inode, u64 offset or number, path, bytes An operation is
+//   recorded after it was done and before its caller continues. A sync is recorded twice: at its beginning and at its
+//   end. Writes that were recorded before the beginning are on the disk at the end.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -53,10 +52,10 @@ static void Start(void) {
   record_fd = (int)syscall(SYS_openat, AT_FDCWD, record, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
 }
 
-// Descriptor numbers are used anew by children: a number that was never opened here is not watched.
+// A child process uses descriptor numbers again. So only descriptors that this process opened are watched.
 __attribute__((constructor)) static void Construct(void) { pthread_once(&once, Start); }
 
-// Locks are in memory: their files say nothing after a power cut.
+// Lock files are not recorded, because their content has no meaning after a power cut.
 static int IsWatched(const char* path) {
   pthread_once(&once, Start);
   if (record_fd < 0 || path == NULL || strncmp(path, folder, folder_length) != 0) return 0;
@@ -159,7 +158,7 @@ static int IsOpened(int fd) { return fd >= 0 && fd < MAX_FD && opened[fd].is_wat
 static void NoteWritten(int fd, ssize_t written, int64_t offset, const struct iovec* pieces, int count) {
   if (written <= 0) return;
   const int saved = errno;
-  // Behind what is written without an offset, the position stands at its end.
+  // After a write without an offset, the file position is the end of the written bytes.
   const uint64_t at = offset >= 0 ? (uint64_t)offset : (uint64_t)(lseek(fd, 0, SEEK_CUR) - written);
   Record(WRITTEN, opened[fd].flags, opened[fd].inode, at, NULL, pieces, count, (size_t)written);
   errno = saved;
@@ -213,7 +212,8 @@ ssize_t pwritev64(int fd, const struct iovec* pieces, int count, off64_t at) {
   return written;
 }
 
-// What these copy never passes through the process: the caller is told that they do not work, and writes instead.
+// The bytes that these functions copy do not pass through the process, so they cannot be recorded. The functions fail
+// here, and the caller writes the bytes instead.
 ssize_t copy_file_range(int from, off64_t* from_at, int to, off64_t* to_at, size_t count, unsigned flags) {
   static __typeof__(&copy_file_range) real;
   if (real == NULL) real = REAL(copy_file_range);

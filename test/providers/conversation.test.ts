@@ -42,7 +42,7 @@ const SECOND = {
 };
 
 describe('conversation fingerprints', () => {
-  it('have one value for each prefix, shared with the earlier request', () => {
+  it('have one value for each prefix; a request and its continuation share the values of the earlier prefixes', () => {
     const first = prefixes(OPENING);
     const second = prefixes(SECOND);
     expect(first).toHaveLength(1);
@@ -52,7 +52,7 @@ describe('conversation fingerprints', () => {
     for (const hash of second) expect(hash).toMatch(/^[\w-]{22}$/);
   });
 
-  it('contain the answered hash of a turn in the turn that continues it', () => {
+  it('contain the hash of a turn’s answer in the turn that continues it', () => {
     expect(prefixes(SECOND)[1]).toBe(decode('messages', OPENING, ANSWER).answered);
   });
 
@@ -116,7 +116,7 @@ describe('conversation fingerprints', () => {
     expect(prefixes(request)).toEqual(prefixes(SECOND));
   });
 
-  it('recognize an answer after a change or removal of what stands before it', () => {
+  it('recognize an answer after earlier messages were changed or removed', () => {
     const asked = decode('messages', OPENING, ANSWER);
     const trimmed = decode('messages', {
       messages: [{ role: 'user', content: 'Go on.' }, ...SECOND.messages.slice(1)],
@@ -130,7 +130,7 @@ describe('conversation fingerprints', () => {
     expect(decode('messages', unlike).last_answer_alone).not.toBe(asked.answer_alone);
   });
 
-  it('recognize an answer by its calls, whatever a client did to the text around them', () => {
+  it('recognize an answer by its calls, even if a client changed the text around them', () => {
     const asked = decode('messages', OPENING, ANSWER);
     const trimmed = structuredClone(SECOND);
     trimmed.messages[1] = { role: 'assistant', content: [{ type: 'text', text: 'Looking' }, CALL] } as never;
@@ -149,7 +149,7 @@ describe('conversation fingerprints', () => {
     expect(decode('messages', OPENING, { ...long, stop_reason: null }).answer_alone).toBeNull();
   });
 
-  it('find the last answer in one message, in several, and without any answer', () => {
+  it('find the last answer in one message or in several, or find that there is no answer', () => {
     const at = (...roles: string[]): number =>
       decode('messages', { messages: roles.map((role) => ({ role, content: role })) }).last_answer_at;
     expect(at('user')).toBe(-1);
@@ -249,7 +249,7 @@ describe('conversation fingerprints', () => {
     expect(echoed.conversation).toContain(first.answered);
   });
 
-  it('link messages by the provider’s thread, and name no answer that the provider does not store', () => {
+  it('link messages by the provider’s thread, and name only answers that the provider stores', () => {
     const first = decode('messages', { ...OPENING, thread: { type: 'create' } }, { ...ANSWER, id: 'msg_1' });
     const thread = { type: 'continue', previous_message_id: 'msg_1' };
     const chained = decode('messages', { thread, messages: [{ role: 'user', content: 'on' }] });
@@ -305,7 +305,7 @@ describe('conversation fingerprints', () => {
           byAnswer += 1;
       }
     }
-    // The others are hand-overs between providers, and recordings whose test rewrites the history.
+    // The other recordings are hand-overs between providers, or belong to tests that rewrite the history.
     expect(continued).toBeGreaterThan(800);
     expect(byAnswer / continued).toBeGreaterThan(0.85);
   });

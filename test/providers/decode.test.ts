@@ -97,7 +97,7 @@ describe('decodeContent', () => {
     expect(Buffer.from(decoded.bytes)).toEqual(Buffer.from(plain));
   });
 
-  it.each(codings)('accepts a body stored decoded although the header says %s', (coding) => {
+  it.each(codings)('accepts a body that was stored decoded although its header says %s', (coding) => {
     const decoded = decodeContent(plain, ['content-encoding', coding]);
     expect(decoded).toEqual({ bytes: plain, problem: '' });
   });
@@ -160,7 +160,7 @@ describe('decodeContent', () => {
     expect(decoded.problem).toMatch(/ends early|other bytes|damaged/);
   });
 
-  it('refuses what decodes to more than the bound', () => {
+  it('refuses a body that decodes to more bytes than the bound', () => {
     const bomb = zlib.gzipSync(Buffer.alloc(2_000_000));
     expect(decodeContent(bomb, ['content-encoding', 'gzip'], 1_000_000)).toEqual({
       bytes: new Uint8Array(0),
@@ -200,7 +200,7 @@ describe('decodeExchange', () => {
     });
   });
 
-  it('reads the part of a stream that ended early, without a flag as undecodable', () => {
+  it('reads the part of a stream that ended early, and does not flag it as undecodable', () => {
     const cut = MESSAGES_STREAM.subarray(
       0,
       Buffer.from(MESSAGES_STREAM).indexOf('data: {"type":"message_delta"'),
@@ -219,7 +219,7 @@ describe('decodeExchange', () => {
     expect(turn.problem).toBe('');
   });
 
-  it('returns null usage and no flag for an error answer, JSON or not', () => {
+  it('returns null as usage, and no flag, for an error answer in JSON or in text', () => {
     const error = { type: 'error', error: { type: 'rate_limit_error', message: 'slow down' } };
     const asJson = stored('messages', { status: 429, response_body: json(error) });
     expect(decodeExchange(asJson)).toMatchObject({
@@ -414,7 +414,7 @@ describe('decodeExchange', () => {
     });
   });
 
-  it('flags every single bit flipped in an event stream, and every cut inside a message', () => {
+  it('flags an event stream with any flipped bit, or with a cut inside a message', () => {
     for (let bit = 0; bit < converse.byteLength * 8; bit += 1) {
       const damaged = Buffer.from(converse);
       damaged[bit >> 3]! ^= 1 << (bit & 7);
@@ -441,7 +441,7 @@ describe('decodeExchange', () => {
     expect(turn.answer.error).toBe('throttlingException: Too many tokens');
   });
 
-  it('reads InvokeModel with a Messages body, usage by body first, otherwise by header', () => {
+  it('reads InvokeModel with a Messages body, and takes the usage from the body if it has one, otherwise from the headers', () => {
     const path = '/bedrock/us-east-1/model/anthropic.claude-x/invoke';
     const request = json({
       anthropic_version: 'bedrock-2023-05-31',
@@ -553,7 +553,7 @@ describe('decodeExchange never throws', () => {
     );
   });
 
-  it('for JSON made of the words that decoders look for', () => {
+  it('for JSON made of words that decoders search for', () => {
     const words = fc.constantFrom(
       ...'messages content parts text type tool_use input usage choices delta tool_calls function arguments index'.split(
         ' ',

@@ -53,7 +53,7 @@ it.each(['1e400', '1e20', '-5', '1.5', '"7"', '{}', 'null'])(
 );
 
 describe('streamed calls of chat-completions servers', () => {
-  it('whose name comes with each piece', () => {
+  it('whose name is repeated in each piece', () => {
     const named = (args: string, more: object = {}) => ({
       index: 0,
       function: { name: 'get', arguments: args },
@@ -95,7 +95,7 @@ describe('streamed calls of chat-completions servers', () => {
     expect(calls(chat(piece(whole), piece(whole)).answer.content)).toEqual([['a', 'get', '{"a":1}']]);
   });
 
-  it('with one id for two calls, whose results pair by order (17)', () => {
+  it('with the same id for two calls, whose results are paired by their order (17)', () => {
     const call = (name: string) => ({ id: 'same', type: 'function', function: { name, arguments: '{}' } });
     const result = (content: string) => ({ role: 'tool', tool_call_id: 'same', content });
     const messages = [
@@ -132,7 +132,7 @@ describe('streamed arguments of Messages servers', () => {
 
   it.each([
     ['an object, with every digit', [args('{"id":2512292042121000001,"p":1.0}')]],
-    ['an object behind empty texts', [args('""'), args('{"id":2512292042121000001,"p":1.0}'), args('""')]],
+    ['an object after empty texts', [args('""'), args('{"id":2512292042121000001,"p":1.0}'), args('""')]],
     [
       'an object in an event with white space',
       [args('{"id":2512292042121000001,"p":1.0}').replace('"partial_json":', '"partial_json" : ')],
@@ -143,7 +143,7 @@ describe('streamed arguments of Messages servers', () => {
     expect(inputOf(start('{}'), ...deltas)).toEqual(expected);
   });
 
-  it('are those of the start if no delta has any', () => {
+  it('are those of the start event if no delta has arguments', () => {
     for (const none of ['""', '" "', 'null', '7', '1.0', 'true'])
       expect(inputOf(start('{"a":1}'), args(none))).toEqual([['a', 'f', '{"a":1}']]);
   });
@@ -294,7 +294,7 @@ describe('ends', () => {
     });
   });
 
-  it('a JSON array that is cut off keeps what arrived, and counts as failed (34)', () => {
+  it('an answer in a JSON array that is cut off keeps the part that arrived, and counts as failed (34)', () => {
     const chunk = (text: string) => ({ candidates: [{ content: { parts: [{ text }] } }] });
     const whole = JSON.stringify([chunk('one "two" \\'), chunk(' }three'), chunk(' four')]);
     for (const end of [
@@ -316,7 +316,7 @@ describe('ends', () => {
   });
 });
 
-it('only ends by the model can end a golden run', () => {
+it('a golden run can end only with an answer that the model ended itself', () => {
   for (const word of ['length', 'tool_calls', 'error', 'content_filter', 'constructor', 'abort'])
     expect(GOLDEN_WIRES.endsItself('chat_completions', word)).toBe(false);
   expect(GOLDEN_WIRES.canBeGolden('gemini')).toBe(false);
@@ -334,7 +334,7 @@ describe('the usage of an answer', () => {
     expect(chat({ ...delta({}), x_groq: { usage } }).answer.usage).toMatchObject(wanted);
   });
 
-  it('includes caches beside prompt_tokens if the total or their size shows that', () => {
+  it('includes cached tokens beside prompt_tokens if the total or their size shows that they are not part of it', () => {
     const apart = { prompt_tokens: 10, completion_tokens: 2, cache_read_input_tokens: 700 };
     expect(usageOf(apart)).toMatchObject({ input_tokens: 10, cache_read_tokens: 700 });
     const total = {
@@ -384,7 +384,7 @@ describe('the usage of an answer', () => {
   });
 });
 
-describe('calls beside the work (35)', () => {
+describe('side calls (35)', () => {
   const ask = (system: string, ...said: string[]) => {
     const messages = said.map((content, i) => ({ role: i % 2 === 0 ? 'user' : 'assistant', content }));
     return normalizeTurn(

@@ -47,7 +47,7 @@ function* turns(shape: ApiShape, stream: boolean): Generator<{ recording: Record
   }
 }
 
-/** The turn that would result if the SDK's own object had come as one JSON body. */
+/** Reads the SDK's assembled object as if it had arrived as one JSON body. */
 function readAssembled(recording: Recording, assembled: unknown): NormalTurn {
   return normalizeTurn({
     ...recording.stored,
@@ -68,7 +68,7 @@ const calls = (content: TurnBlock[]): unknown[] =>
 const texts = (content: TurnBlock[], type: 'text' | 'thinking' | 'refusal'): string =>
   content.map((block) => (block.type === type ? block.text : '')).join('');
 
-/** In the problem of an answer that the provider makes later. */
+/** Occurs in the problem that is recorded for an answer that the provider makes later. */
 const PENDING = 'in the background';
 
 describe.skipIf(!haveRecordings)('the normal form of recorded traffic (../shared/recordings)', () => {
@@ -158,7 +158,7 @@ describe.skipIf(!haveRecordings)('the normal form of recorded traffic (../shared
               case 'tool_use':
                 return ['tool_call', block.id, block.name, block.input];
               case 'mcp_tool_use':
-                // The SDK's stream helper leaves the input of these empty, although it was sent.
+                // The SDK's stream helper leaves the input of these blocks empty, although the provider sent it.
                 return ['other', stream ? { ...block, input: expect.any(Object) } : block];
               default:
                 return ['other', block];
@@ -176,7 +176,7 @@ describe.skipIf(!haveRecordings)('the normal form of recorded traffic (../shared
         });
         expect(turn.answer.usage).toEqual(turn.told_usage);
         const isKnown = !(message.content as BetaBlock[]).some((block) => block.type === 'mcp_tool_use');
-        // The helper does not keep the counts of iterations either.
+        // The helper drops the counts of iterations as well.
         const isSum = sumIterations(recording, message.usage, 'input_tokens') !== message.usage.input_tokens;
         if (stream && isKnown && !isSum)
           expect(normalizeTurn(recording.stored)).toEqual(readAssembled(recording, message));
@@ -424,7 +424,7 @@ function openBedrock(recording: Recording): BedrockRuntimeClient {
   });
 }
 
-/** A block of a stream while its events come in. */
+/** A block of a stream while its events arrive. */
 interface OpenBlock {
   start: object;
   text: string;

@@ -91,7 +91,7 @@ describe('a stream in normal form is the whole answer in normal form', () => {
     expect(whole.problem).toBe('');
     expect(stream.problem).toBe('');
     expect(whole.answer.error).toBeNull();
-    // There, ids and signatures depend on the request's bytes, which differ.
+    // In these formats, ids and signatures depend on the bytes of the request, which differ.
     const content = (turn: NormalTurn) =>
       turn.answer.content.map((block) => {
         if (block.type === 'tool_call')

@@ -399,7 +399,7 @@ describe('normalizeTurn', () => {
     expect(failed.problem).toBe('');
   });
 
-  it('reads at most its limit of blocks, and says so', () => {
+  it('reads at most the maximum number of blocks, and reports that there are more', () => {
     const content = Array.from({ length: 1000 }, () => ({ type: 'text', text: 'x' }));
     const messages = Array.from({ length: 300 }, () => ({ role: 'user', content }));
     const turn = read('messages', { request: { messages } });
@@ -552,7 +552,7 @@ describe('normalizeTurn', () => {
       read(shape, { request: `{"messages":${deep},"contents":${deep}}`, response: deep });
   });
 
-  it('returns nothing that is too deep to be written', () => {
+  it('returns nothing that is nested too deeply to be written', () => {
     const deep = `${'{"a":'.repeat(20_000)}1${'}'.repeat(20_000)}`;
     const block = (input: string): string => `{"type":"tool_use","id":"c","name":"run","input":${input}}`;
     const asked = (input: string): string =>
@@ -568,7 +568,7 @@ describe('normalizeTurn', () => {
     expect(answer.problem).toBe('answer: not JSON (nested deeper than 512 levels)');
     expect(JSON.stringify(answer)).not.toContain('{"a":');
 
-    // Arguments of a call that arrive as text, or in pieces of a stream, stay a text.
+    // Arguments of a call stay a text if they arrive as text or in pieces of a stream.
     const calls = [{ id: 'c', type: 'function', function: { name: 'run', arguments: deep } }];
     const told = {
       choices: [{ message: { role: 'assistant', tool_calls: calls }, finish_reason: 'tool_calls' }],

@@ -75,7 +75,7 @@ export function sumIterations(
   usage: object,
   name: 'input_tokens' | 'output_tokens',
 ): number {
-  // The SDK's stream helper drops them.
+  // The SDK's stream helper drops the iterations, so they are read from the bytes.
   const told = /"iterations": ?(\[[^\]]*\])/.exec(line.response.body?.text ?? '')?.[1];
   const inStream = told === undefined ? undefined : (JSON.parse(told) as Record<typeof name, number>[]);
   const { iterations = inStream } = usage as { iterations?: Record<typeof name, number>[] | null };

@@ -1,4 +1,4 @@
-/** A conversation has the same fingerprints, whether or not its beginning was hashed before. */
+/** The cache of hashed conversations: a conversation has the same fingerprints with and without it. */
 import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import { expect, it, vi } from 'vitest';
@@ -63,8 +63,9 @@ const linksOf = (messages: Message[]) => {
   return { ...told, sketch: sketchSystem?.() };
 };
 
-it('fingerprints are the same, whatever was read before', () => {
-  // Each step adds to a conversation, drops its end, moves a marker, or starts another one with the same first message.
+it('fingerprints do not depend on what was read before', () => {
+  // Each step extends a conversation, drops its end, moves a marker, or starts another conversation with the same first
+  // message.
   const step = fc.record({
     added: fc.array(message, { maxLength: 3 }),
     dropped: fc.nat(2),
@@ -93,7 +94,7 @@ it('fingerprints are the same, whatever was read before', () => {
   );
 });
 
-it('hashed content is not hashed again', () => {
+it('content that was hashed before is not hashed again', () => {
   remembered.clear();
   const update = vi.spyOn(Object.getPrototypeOf(createHash('sha256')), 'update');
   const messages: Message[] = [{ role: 'user', content: 'begin' }];

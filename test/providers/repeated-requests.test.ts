@@ -4,7 +4,7 @@ import { RepeatedRequests } from '../../src/providers/repeated-requests.ts';
 import { createPrng } from '../../src/std/prng.ts';
 import { drawsOf } from '../long-parts.ts';
 
-/** Longer than what is always read whole. */
+/** Longer than the bodies that are always read whole. */
 const PROMPT = 'You are a coding agent. "Quote" \\ and é, 日本.\n'.repeat(400);
 
 function countCommon(a: Buffer, b: Buffer): number {
@@ -13,7 +13,7 @@ function countCommon(a: Buffer, b: Buffer): number {
   return count;
 }
 
-/** Reads a body after another one, as the storage gives them. @returns both values */
+/** Reads a body, and then a second one, as the storage returns them. @returns both values */
 function readBoth(first: Buffer, second: Buffer): [unknown, unknown] {
   const requests = new RepeatedRequests();
   const self = {};
@@ -44,7 +44,7 @@ const turns = (count: number): unknown[] =>
   }));
 
 describe('requests that repeat an earlier one', () => {
-  it.each(['messages', 'contents', 'input'])('take the items of %s from it', (name) => {
+  it.each(['messages', 'contents', 'input'])('take the items of %s from the earlier request', (name) => {
     const first = body([
       ['model', 'm'],
       ['system', PROMPT],
@@ -66,7 +66,7 @@ describe('requests that repeat an earlier one', () => {
     ]);
   });
 
-  it('are read whole without a list, with a short one, and where a name stands twice', () => {
+  it('are read whole if they have no list or a short one, or if a name occurs twice', () => {
     const list = (text: string): Buffer => Buffer.from(`{"system":${JSON.stringify(PROMPT)},${text}}`);
     const pairs: [string, string][] = [
       ['"messages":[{}],"x":1', '"messages":[{},{}],"system":2'],
@@ -98,7 +98,7 @@ describe('requests that repeat an earlier one', () => {
     }
   });
 
-  it('give what a whole reading gives', () => {
+  it('give the same values as a complete reading', () => {
     const prng = createPrng(11);
     const pick = <T>(values: readonly T[]): T => values[prng.below(values.length)]!;
     for (let draw = drawsOf(3_000).numRuns; draw > 0; draw--) {

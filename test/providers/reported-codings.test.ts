@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { decodeContent } from '../../src/providers/content-encoding.ts';
 import { sharedFile } from '../fixtures/shared.ts';
 
-/** The end and the length of each decoded body. */
+/** The length and the end of each decoded body. */
 const CASES: [name: string, coding: string, bytes: number, end: string][] = [
   ['s1-zstd-request.0.request', 'zstd', 0, '}'],
   ['s2-zstd-two-frames.0.request', 'zstd', 430, '}'],

@@ -167,7 +167,7 @@ describe.skipIf(!README.is_there)('reported inputs (../shared/reported)', () => 
     },
   );
 
-  it('one call id for all calls of a conversation keeps each result with its call (16)', () => {
+  it('results belong to their calls even if all calls of a conversation have the same id (16)', () => {
     const last = turn('i1-constant-tool-id', count('i1-constant-tool-id') - 1);
     const results = last.request.messages.flatMap(({ content }) =>
       content.flatMap((block) => (block.type === 'tool_result' ? [block.name] : [])),
@@ -196,7 +196,7 @@ describe.skipIf(!README.is_there)('reported inputs (../shared/reported)', () => 
     spans.make(record(1), first);
     const made = spans.make(record(2), turn(name, 1)).map((span) => span.name);
     expect(made.slice(0, -1)).toEqual(calls(first.answer.content).map(([, tool]) => `execute_tool ${tool}`));
-    // The same without the first answer, as after a restart.
+    // The same request without the first answer, as after a restart.
     const later = new TurnSpans({ instance: 'i', has_content: true, servers: [] });
     later.remember(record(1), []);
     expect(later.make(record(2), turn(name, 1)).map((span) => span.name)).toEqual(made);

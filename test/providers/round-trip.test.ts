@@ -1,7 +1,7 @@
 /**
- * Turns, written in each wire and dialect, whole and streamed with random cuts, and read back unchanged: including
- * integers beyond 2^53, halves of surrogate pairs and empty parts. A request that repeats the answer continues its
- * conversation.
+ * Turns are written in each wire format and dialect, whole and streamed with random cuts, and are read back unchanged.
+ * They include integers beyond 2^53, halves of surrogate pairs and empty parts. A request that repeats the answer
+ * continues its conversation.
  */
 
 import fc from 'fast-check';
@@ -67,12 +67,12 @@ const asked: fc.Arbitrary<Asked> = fc.record({
   ),
 });
 
-/** Other ids than those of the answer. */
+/** The answer with other ids. */
 function renamed(answer: Said): Said {
   return { ...answer, calls: answer.calls.map((each, at) => ({ ...each, id: `earlier_${at}` })) };
 }
 
-/** Cuts by these lengths, repeated as needed. */
+/** Cuts a text into pieces of these lengths, which are repeated as needed. */
 const cutBy =
   (lengths: readonly number[]) =>
   (whole: string): string[] => {
@@ -98,7 +98,7 @@ function stored({ shape, path }: Codec, request: unknown, { bytes, content_type 
   };
 }
 
-/** Blocks in a comparable form, without meaningless ids and empty parts. */
+/** Blocks in a form for comparisons, without empty parts and without ids that have no meaning. */
 function words(blocks: readonly TurnBlock[], { drops_ids }: Codec): string[] {
   return blocks.flatMap((block) => {
     switch (block.type) {

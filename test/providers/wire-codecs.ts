@@ -9,7 +9,7 @@ import type { ApiShape } from '../../src/domain/exchange.ts';
 interface Call {
   id: string;
   name: string;
-  /** An object; numbers keep their digits. */
+  /** An object whose numbers keep their digits. */
   input: object;
 }
 
@@ -21,7 +21,7 @@ export interface Said {
 }
 
 export interface Counts {
-  /** Without the caches. */
+  /** Input tokens without cached ones. */
   input: number;
   output: number;
   read: number;
@@ -36,7 +36,7 @@ export interface Asked {
   before: { said: Said; results: string[] } | null;
 }
 
-/** Cuts a text into pieces, none of them empty, anywhere between two code units. */
+/** Cuts a text between any two code units. No piece is empty. */
 type Cut = (text: string) => string[];
 
 export interface Body {
@@ -47,9 +47,9 @@ export interface Body {
 export interface Codec {
   shape: ApiShape;
   path: string;
-  /** Calls come without ids. */
+  /** The wire format sends calls without ids. */
   drops_ids?: true;
-  /** Texts alone. */
+  /** The wire format has only texts. */
   only_text?: true;
   request(asked: Asked): unknown;
   whole(said: Said, counts: Counts): unknown;
@@ -127,7 +127,7 @@ function messagesEvents(said: Said, counts: Counts, cut: Cut): (readonly [string
     const deltas = cut(json(input)).map((partial_json) => ({ type: 'input_json_delta', partial_json }));
     block(at + 2, { type: 'tool_use', id, name, input: {} }, deltas);
   }
-  // Later counts repeat earlier values as zero.
+  // The second usage has zeros for the values that the first one reported.
   const usage = { ...messagesUsage({ input: 0, output: counts.output, read: 0, written: 0 }) };
   add({ type: 'message_delta', delta: { stop_reason: messagesStop(said) }, usage });
   add({ type: 'message_stop' });

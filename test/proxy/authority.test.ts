@@ -1,5 +1,6 @@
 /**
- * The authority: the first process makes it once, only for some hosts, and it is renewed before it expires. Real files.
+ * The certificate authority of the proxy. The first process makes it, only for some hosts, and it is renewed before it
+ * expires. Real files.
  */
 import { X509Certificate } from 'node:crypto';
 import { once } from 'node:events';
@@ -52,7 +53,7 @@ it('the authority signs for its hosts and for no other, even if the key leaks', 
     expect(await tryName(authority, name), name).toMatch(/permitted subtree violation/);
 });
 
-it('the authority’s files are readable only for its user, and opening it again keeps them', async () => {
+it('the authority’s files are readable only for its user, and stay the same when it is opened again', async () => {
   const dir = makeFolder();
   const first = await openAuthority(dir, DOMAINS, NOW);
   for (const name of ['secrets/proxy-ca.key', 'proxy-ca.pem', 'proxy-ca-bundle.pem'])
@@ -73,7 +74,7 @@ it('a new certificate of the same key is made for other hosts, and before the ol
   const wider = await openAuthority(dir, [...DOMAINS, 'llm.example.com'], NOW);
   expect(wider.cert).not.toBe(first.cert);
   expect(key(wider)).toBe(key(first));
-  // A command in another shell changes nothing.
+  // A command with fewer hosts leaves the certificate unchanged.
   expect((await showAuthority(dir, DOMAINS, NOW)).cert).toBe(wider.cert);
   const later = NOW + 611 * DAY_MS;
   const renewed = await openAuthority(dir, [...DOMAINS, 'llm.example.com'], later);
@@ -118,7 +119,7 @@ it('an error says what is wrong with the key', async () => {
     code: 'EAUTHORITY',
     message: expect.stringMatching(/does not hold the key .*restore it from a backup/),
   });
-  // The certificate is made again from the key; a damaged one does not stop the start.
+  // A missing certificate is made again from the key, and a damaged one does not stop the start.
   rmSync(file);
   writeFileSync(join(dir, 'proxy-ca.pem'), 'nothing');
   expect((await openAuthority(dir, DOMAINS, NOW)).cert).toContain('BEGIN CERTIFICATE');

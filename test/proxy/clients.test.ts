@@ -1,7 +1,7 @@
 /**
- * Unchanged clients through the proxy: SDKs with undici's agents, curl, Python, a WebSocket, only HTTP/2. What they
- * send to a named host arrives byte for byte and is captured as by the gateway. Everything else passes and leaves no
- * trace.
+ * Unchanged clients use the proxy: SDKs with undici's agents, curl, Python, a WebSocket, a client that supports only
+ * HTTP/2. Requests to a listed host arrive byte for byte and are captured as by the gateway. All other traffic passes
+ * and leaves no trace.
  */
 import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -39,7 +39,7 @@ const hasPython = await run('python3', ['-c', 'import ssl']).then(
 const KEY = 'sk-ant-api03-proxied-client-key-which-is-never-stored-0123456789';
 const service = new ProxiedService();
 let upstream: SecureUpstream;
-/** Not a listed host, so its tunnels are blind. */
+/** The upstream of a host that is not listed, so its tunnels are blind. */
 let stranger: SecureUpstream;
 let seen: { url: string; raw: string[]; body: string }[] = [];
 
@@ -137,7 +137,7 @@ it('the SDKs of Anthropic and OpenAI work, also streaming, and are captured by t
   const openai = new OpenAI({ apiKey: KEY, baseURL: `${base()}/v1`, fetch });
   const { choices } = await openai.chat.completions.create({ model: 'gpt-demo', messages: asked.messages });
   expect(choices[0]!.message.content).toBe('Hello');
-  // The labels are for the gateway; everything else is for the upstream.
+  // The gateway removes its labels. The upstream gets everything else.
   expect(seen.map(({ url }) => url)).toEqual(['/v1/messages', '/v1/messages', '/v1/chat/completions']);
   expect(seen[0]!.raw).not.toContain('x-svc-run');
   expect(seen[0]!.raw.join('|')).toContain(KEY);
@@ -310,7 +310,7 @@ it('a client that supports only HTTP/2 is served, with informational answers, tr
   expect((await ask('/echo', 'a', { ':authority': 'api.openai.com' })).status).toBe(421);
 });
 
-it('an HTTP/2 client that leaves during an answer leaves nothing open', async () => {
+it('an HTTP/2 client that disconnects during an answer leaves nothing open', async () => {
   const openNow = async () => (await proxyStats()).open!.terminated;
   await expect.poll(openNow).toBe(0);
   const tunnel = await openSecureTunnel(service, `localhost:${upstream.port}`, { ALPNProtocols: ['h2'] });
@@ -318,7 +318,7 @@ it('an HTTP/2 client that leaves during an answer leaves nothing open', async ()
   session.on('error', () => {});
   const stream = session.request({ ':path': '/echo', ':method': 'POST' });
   stream.on('error', () => {});
-  // More than the upstream accepts without reading.
+  // The body is larger than what the upstream accepts before it reads.
   stream.end('x'.repeat(3_000_000));
   await once(stream, 'response');
   stream.pause();
@@ -327,7 +327,7 @@ it('an HTTP/2 client that leaves during an answer leaves nothing open', async ()
   await expect.poll(openNow).toBe(0);
 });
 
-it('other hosts pass blind: nothing of them is decoded, stored or reported', { tags: 'long' }, async () => {
+it('tunnels to other hosts are blind: nothing is decoded, stored or reported', { tags: 'long' }, async () => {
   const canary = `canary-${randomBytes(16).toString('hex')}`;
   const before = await readStats(service.gateway);
   // The upstream's own certificate, not one of the authority: the client trusts only the former.
@@ -353,7 +353,7 @@ it('other hosts pass blind: nothing of them is decoded, stored or reported', { t
   expect(service.stderr).not.toContain(String(stranger.port));
 });
 
-it('keys that pass are not on the disk', async () => {
+it('keys in requests are not stored on the disk', async () => {
   await flush(service.gateway);
   for (const file of listFiles(service.data)) expect(readFileSync(file).includes(KEY), file).toBe(false);
 });

@@ -22,7 +22,7 @@ import {
 const KEY = 'a-key-of-the-proxy-0123';
 const service = new ProxiedService();
 const upstreams: Record<string, SecureUpstream> = {};
-/** Takes connections and says nothing. */
+/** A server that accepts connections and never answers. */
 let silent: Server;
 let asked = 0;
 
@@ -41,7 +41,7 @@ beforeAll(async () => {
     upstreams[names[at]!] = await openSecureUpstream(answer, given);
   silent = createServer(() => {}).listen(0, '127.0.0.1');
   await once(silent, 'listening');
-  // Two of the untrusted ones are wrong in only one respect.
+  // Two of the untrusted certificates are wrong in only one respect.
   const { TEST_CERTIFICATE } = await import('../fixtures/certificate.ts');
   const trusted = `${service.dir}/trusted.pem`;
   writeFileSync(trusted, [TEST_CERTIFICATE, expired!.cert, misnamed!.cert].join('\n'));
@@ -102,7 +102,7 @@ it('a request for another host than the tunnel’s is refused, and so is an ambi
 it.each([
   ['another name', { servername: 'api.openai.com' }],
   ['no name', { servername: '' }],
-  ['a protocol that is not spoken here', { ALPNProtocols: ['smtp'] }],
+  ['a protocol that the proxy does not support', { ALPNProtocols: ['smtp'] }],
 ])('a handshake with %s fails', async (_what, options) => {
   const { handshake } = await refusals();
   const { socket, status } = await askForTunnel(service.port, good());
@@ -130,13 +130,13 @@ it.each([
   expect((await refusals()).handshake).toBeGreaterThan(handshake!);
 });
 
-it('garbage instead of a handshake, or none at all, ends only its connection', {
+it('garbage instead of a handshake, or a missing handshake, ends only its connection', {
   tags: 'long',
 }, async () => {
   const { handshake } = await refusals();
   const waiting = await askForTunnel(service.port, good());
   const half = await askForTunnel(service.port, good());
-  // The beginning of a hello.
+  // The beginning of a TLS hello.
   half.socket.write(Buffer.from('1603010200010001fc0303', 'hex'));
   const broken = await askForTunnel(service.port, good());
   const isOver = [waiting, half, broken].map(({ socket }) => once(socket, 'close'));
@@ -184,7 +184,7 @@ it.each([
     '[::169.254.169.254]:80',
     '[64:ff9b::a9fe:a9fe]:80',
   ],
-])('no client is led to %s', async (authority) => {
+])('no client reaches %s', async (authority) => {
   const { status, socket } = await askForTunnel(service.port, authority);
   expect(status).toBe(403);
   socket.destroy();
@@ -201,7 +201,7 @@ it('the service’s own ports cannot be reached through a tunnel, by any name', 
   }
 });
 
-it('a blind tunnel to a closed port gets 502; one side that ends lets the other finish', async () => {
+it('a blind tunnel to a closed port gets 502; when one side ends, the other side may finish', async () => {
   const closed = createServer().listen(0, '127.0.0.1');
   await once(closed, 'listening');
   const { port } = closed.address() as { port: number };
@@ -296,7 +296,7 @@ it('an answer in progress when the service stops arrives whole', { tags: 'long' 
     });
     await expect.poll(() => text).toContain('first,');
     const stopped = leaving.stop();
-    // It accepts no new client by then.
+    // The proxy does not accept new clients at that time.
     await expect
       .poll(async () => (await askForTunnel(leaving.port, '/', 'GET / HTTP/1.1\r\nHost: x\r\n\r\n')).status)
       .toBe(0);

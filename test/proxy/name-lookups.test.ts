@@ -14,7 +14,7 @@ function open() {
 
 const staying = new AbortController().signal;
 
-it('the system is asked for one name at a time, and once for all callers', async () => {
+it('the system looks up one name at a time, and once for all callers that wait for the name', async () => {
   const { asked, answers, lookups } = open();
   const found = ['slow', 'next', 'slow', 'next', 'last'].map((name) => lookups.find(name, staying));
   expect(asked).toEqual(['slow']);

@@ -52,11 +52,12 @@ describe.skipIf(process.platform !== 'linux')('a client of the proxy', { tags: '
   beforeAll(() => service.start(authority()));
   afterAll(() => service[Symbol.asyncDispose]());
 
-  it('that sends many heads slowly harms neither others nor its neighbours behind the same address', async () => {
+  it('that sends many heads slowly harms no other client, not even one with the same address', async () => {
     const slow = await Promise.all(
       Array.from({ length: SLOW }, () => openSilent(service.port, '127.0.0.2', 'CONNECT ')),
     );
-    // The kernel completes connections before the proxy accepts them, and a full queue delays some.
+    // The kernel completes connections before the proxy accepts them. If its queue is full, some connections are
+    // delayed.
     await expect
       .poll(async () => (await readRefused(service)).heads)
       .toBeGreaterThanOrEqual(SLOW - PROXY_HEADS_PER_ADDRESS);
@@ -72,7 +73,7 @@ describe.skipIf(process.platform !== 'linux')('a client of the proxy', { tags: '
     for (const socket of slow) socket.destroy();
   });
 
-  it('that sends bad heads and stays takes no place from others', async () => {
+  it('that sends bad heads and stays connected does not keep others from connecting', async () => {
     const lingering = await Promise.all(
       Array.from({ length: 400 }, () =>
         openSilent(service.port, '127.0.0.4', 'GET / HTTP/1.1\r\nHost: x\r\n\r\n'),

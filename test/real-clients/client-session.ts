@@ -51,9 +51,9 @@ export function clientEnvironment({ home }: ClientPlace): Record<string, string>
 export const CLAUDE_SETTINGS = {
   CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: '1',
   DISABLE_AUTOUPDATER: '1',
-  // Otherwise it ends a hook at the end of a session early, whatever the settings say.
+  // Without this variable, the client ends the hook at the end of a session early, whatever its settings say.
   CLAUDE_CODE_SESSIONEND_HOOKS_TIMEOUT_MS: String(PATIENCE_MS),
-  // It continues without a tool server that is slow to start.
+  // With another value, the client continues without a tool server that is slow to start.
   MCP_CONNECTION_NONBLOCKING: '0',
   CLAUDE_CODE_MCP_STARTUP_WAIT_MS: String(PATIENCE_MS),
   MCP_TIMEOUT: String(PATIENCE_MS),
@@ -86,7 +86,7 @@ export async function runClient(
   return { code, stdout, stderr };
 }
 
-/** Lines of JSON among others. */
+/** Parses the lines of the output that are JSON. */
 // biome-ignore lint/suspicious/noExplicitAny: a test says what it expects
 export function readJsonLines(output: string): any[] {
   return output

@@ -1,5 +1,5 @@
 /**
- * Claude Code and Codex themselves with the hooks that `understudy hooks` installs: what the service learns about a
+ * The real Claude Code and Codex with the hooks that `understudy hooks` installs: what the service learns about a
  * session, and what the agent receives. The model is a fake, the service is real.
  */
 
@@ -29,7 +29,10 @@ function makeHome(): ClientHome {
   return home;
 }
 
-/** As users do, except that a hook on a busy machine may take longer than any agent would wait. */
+/**
+ * Installs the hooks as users do, but with a longer timeout, because a hook on a busy machine may take longer than an
+ * agent would wait.
+ */
 async function installHooks(client: KnownClient, home: ClientHome): Promise<void> {
   const file = client.settings(home);
   const written = await runHere(['hooks', client.name, '--write', '--file', file], { HOME: home.home });
@@ -152,7 +155,7 @@ describe.skipIf(claude.installed.entry === null)(`claude-code ${claude.installed
     const home = makeHome();
     await installHooks(claude, home);
     const agent = { description: 'Looks', prompt: 'Look for it.', subagent_type: 'general-purpose' };
-    // The second call of the model belongs to that agent.
+    // The second call of the model belongs to the sub-agent.
     const asked = [
       { name: 'Agent', input: { ...agent, run_in_background: false } },
       claude.shell('echo found'),

@@ -15,7 +15,7 @@ const LOCKS = fileURLToPath(new URL('.', import.meta.url));
 const INSTALLED = fileURLToPath(new URL('../../node_modules/.clients/', import.meta.url));
 const LOCK_FILES = ['package.json', 'package-lock.json'];
 
-/** Options for npm: if the registry does not answer soon, the install fails and its tests are skipped. */
+/** Options for npm. If the registry does not answer soon, the install fails, and the client's tests are skipped. */
 const IMPATIENCE = ['--fetch-timeout=60000', '--fetch-retries=1'];
 
 /**
@@ -24,7 +24,7 @@ const IMPATIENCE = ['--fetch-timeout=60000', '--fetch-retries=1'];
  */
 const INSTALL_MS = 120_000;
 
-/** The first start of a file of 380 MB, on a busy machine. */
+/** Timeout of the first start. The file has 380 MB, and the machine may be busy. */
 const FIRST_START_MS = 120_000;
 
 /** The file that starts each client: for the SDK the imported module, for opencode a program that needs no Node. */
@@ -40,14 +40,14 @@ const ENTRIES = {
 type ClientFolder = keyof typeof ENTRIES;
 
 export interface InstalledClient {
-  /** As npm has it. */
+  /** The name of the package on npm. */
   package_name: string;
   version: string;
   /** Absolute path; null if it is unavailable or does not run. */
   entry: string | null;
   /** Whether the client is a program by itself, not started by Node. */
   is_program: boolean;
-  /** For the names of tests, and for the line about skipped ones. */
+  /** A text for the names of tests, and for the line about skipped tests. */
   needed: string;
 }
 

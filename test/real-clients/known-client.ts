@@ -10,7 +10,7 @@ import {
 } from './client-session.ts';
 import { type InstalledClient, installClient } from './installed-client.ts';
 
-/** A session as it ended. */
+/** A session that has ended. */
 export interface Session extends SessionEnd {
   id: string;
   /** The agent's last text. */
@@ -18,10 +18,10 @@ export interface Session extends SessionEnd {
 }
 
 export interface KnownClient {
-  /** Its name in our own command line. */
+  /** The client's name in our own command line. */
   name: 'claude-code' | 'codex';
   installed: InstalledClient;
-  /** The settings with its hooks. */
+  /** The path of the settings that contain the hooks. */
   settings(home: ClientPlace): string;
   /** A call of its shell, in a script of the provider. */
   shell(command: string): ScriptedToolCall;

@@ -1,4 +1,7 @@
-/** The tools of `/mcp` and of `understudy mcp` in Claude Code and Codex themselves, set up by the lines that README and docs/mcp.md show. */
+/**
+ * The tools of `/mcp` and of `understudy mcp` in the real Claude Code and Codex, set up with the lines that README and
+ * docs/mcp.md show.
+ */
 
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -72,7 +75,7 @@ for (const client of await Promise.all([claudeCode(), codex()])) {
         code: 0,
         answer: 'It is here.',
       });
-      // The service's data, and what the model read of it.
+      // The finding in the service, and the finding in the model's request, are the same.
       const path = `/v1/findings/${encodeURIComponent(codebase_id)}/recall`;
       const { body } = await service.api.post(
         path,

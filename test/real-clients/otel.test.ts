@@ -1,6 +1,6 @@
 /**
- * Claude Code itself with its telemetry pointed at the service: its tool calls become steps of a run, sent as events,
- * as spans, or as both. The model is a fake, the service is real.
+ * The real Claude Code sends its telemetry to the service: its tool calls become steps of a run, sent as events, as
+ * spans, or as both. The model is a fake, the service is real.
  */
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { startFakeProvider } from '../../src/demo/fake-provider.ts';

@@ -77,7 +77,7 @@ beforeAll(async () => {
   Object.assign(env, {
     DATA_DIR: join(folder, 'data'),
     GW_PORT: '0',
-    // They reach no other host.
+    // The clients reach no other host.
     GW_PROXY_BLIND: 'off',
     GW_UPSTREAM_CA: join(folder, 'authorities.pem'),
     TEST_HOSTS: JSON.stringify(ports),
@@ -146,7 +146,7 @@ const clients: ProxiedClient[] = [
     },
   },
   {
-    // It knows the provider itself: the test gives it only a key.
+    // opencode knows the provider's address. The test gives it only a key.
     name: 'opencode',
     installed: opencode,
     provider: 'anthropic',

@@ -81,7 +81,7 @@ async function answer(
   if (type !== 'response.create') return;
   const send = (event: object): void => socket.send(JSON.stringify(event));
   if (body.generate === false) {
-    // Codex warms a connection up: the request gets an empty answer, from which the next one continues.
+    // Codex first sends a warm-up request. It gets an empty answer, and the next request continues from that answer.
     const id = `resp_warm_${kept.size}`;
     const response = { id, object: 'response', status: 'completed', model: body.model, output: [] };
     kept.set(id, body.input as unknown[]);

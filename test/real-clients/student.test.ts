@@ -1,5 +1,5 @@
 /**
- * Claude Code and Codex themselves with a student: sessions that do seven kinds of tasks are captured, a round of the
+ * The real Claude Code and Codex with a student: sessions that do seven kinds of tasks are captured, a round of the
  * command line learns from them, and new sessions are served as that round promised. The model is a fake that knows the
  * tasks, and is the oracle for each answer of the student. The gateway is a separate process.
  */
@@ -25,14 +25,14 @@ import { type ResponsesSocket, startResponsesSocket } from './responses-socket.t
 import { decideTask, layOut, makeTask, TASK_KINDS } from './session-tasks.ts';
 
 /**
- * Nine of each kind: the calls of the only tool of a coding agent after which no lookup follows need 26 runs without an
- * error.
+ * Nine sessions of each kind. The student must see 26 runs without an error before it serves calls of a tool after
+ * which no lookup follows. The coding agent has a single tool.
  */
 const TAUGHT = 9 * TASK_KINDS;
 const NEW = 2 * TASK_KINDS;
 /** A session takes two seconds, and ten on a busy machine. */
 const ALL_SESSIONS_MS = 1_800_000;
-/** Standard deviations that the live share may lie below the reported one: 99.8 %. */
+/** Standard deviations by which the live share may be below the reported share. 2.9 of them cover 99.8 %. */
 const DEVIATIONS = 2.9;
 const WIRES = 'messages,responses';
 const PROVIDER_KEY = 'provider-key';
@@ -162,7 +162,7 @@ class TaughtClient {
 /** Codex's request when a session has grown too long. */
 const CHECKPOINT = /CONTEXT CHECKPOINT COMPACTION/;
 
-/** Calls and last words: the parts on which an agent acts. */
+/** The calls and the last text of an answer: the parts on which an agent acts. */
 const actsOf = (content: readonly TurnBlock[]) => {
   const calls = content.filter((block) => block.type === 'tool_call');
   if (calls.length > 0) return calls.map(({ name, input }) => ({ name, input }));
@@ -222,8 +222,8 @@ for (const client of await Promise.all([claudeCode(), codex()])) {
       const deviation = Math.sqrt(reported * (1 - reported) * (1 / measured.steps + 1 / (served + asked)));
       const figures = `${served} of ${served + asked} live, ${measured.served} of ${measured.steps} reported, ${JSON.stringify(fallbacks)}\n${report}`;
       process.stderr.write(`${client.name}: ${figures.split('\n')[0]}\n`);
-      // The client draws the ids of its sessions, and so which ones are held out. With so few sessions, three errors
-      // exclude a whole kind.
+      // The client draws the ids of its sessions at random, and the ids decide which sessions are held out. With so few
+      // sessions, three errors exclude a whole kind.
       expect(reported, figures).toBeGreaterThan(0.1);
       expect(live, figures).toBeGreaterThanOrEqual(reported - DEVIATIONS * deviation);
     });
@@ -242,7 +242,7 @@ for (const client of await Promise.all([claudeCode(), codex()])) {
         expect(records.every(({ served_by }) => served_by === 'upstream')).toBe(true);
         const { served, fallback } = await taught.relegation();
         expect({ served, fallback }).toEqual({ served: before.served, fallback: before.fallback });
-        // Sessions that came that way teach nothing that could be served.
+        // Sessions over a WebSocket teach nothing that could be served.
         const runs = new Set(records.map(({ run_id }) => run_id));
         expect(runs.size).toBe(2);
       },
@@ -281,7 +281,7 @@ for (const client of await Promise.all([claudeCode(), codex()])) {
       },
     );
 
-    it('goes to the upstream with requests that no golden run sent', async () => {
+    it('is served by the upstream for requests that no golden run sent', async () => {
       const reader = CaptureReader.open(taught.db);
       const served = [...reader.summaries()].find(({ served_by }) => served_by === 'student')!;
       const { request_body, request_headers } = reader.copy(served.id)!;

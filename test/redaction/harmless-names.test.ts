@@ -21,7 +21,10 @@ function makeRandom(seed: number): () => number {
   };
 }
 
-/** Names of packages, and of files in them. The folders with a dot hold what tools make, which differs between runs. */
+/**
+ * Names of packages and of their files. Folders whose name begins with a dot are left out, because tools write them and
+ * they differ between runs.
+ */
 function readInstalledNames(): string[] {
   const names = new Set<string>();
   for (const path of readdirSync(join(ROOT, 'node_modules'), { recursive: true, encoding: 'utf8' }))
@@ -30,7 +33,9 @@ function readInstalledNames(): string[] {
 }
 
 const INSTALLED = readInstalledNames();
-/** Words of the installed names. A word of only the letters a to f is left out: it may remain of a hash. */
+/**
+ * The words of the installed names. A word of only the letters a to f is left out, because it may be part of a hash.
+ */
 const WORDS = [
   ...new Set(
     INSTALLED.filter((name) => !/\d/.test(name))
@@ -65,7 +70,7 @@ describe('harmless names', () => {
   });
 
   it('that begin like keys are kept, except for 1 in 500', () => {
-    // 21 on average in 20 draws, 16 to 33. New packages change the words, and so the draw.
+    // In 20 draws it was 16 to 33, 21 on average. New packages change the words, and therefore the draw.
     const masked = countMasked(makeJoinedNames(NAMES));
     expect(masked.length, masked.slice(0, 40).join('\n')).toBeLessThanOrEqual(NAMES / 500);
   });

@@ -40,7 +40,7 @@ function write(part: Part): string {
 const EXAMPLES = KEY_SHAPES.flatMap(({ begins, then }) =>
   begins.map((begin) => {
     let text = begin + then.map(write).join('');
-    // A token may be shorter than a run of the engine; no provider issues such tokens.
+    // No provider issues tokens that are shorter than a run of the engine.
     if (!/[\w-]{16}/.test(text))
       text =
         begin +

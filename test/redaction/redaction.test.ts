@@ -1,4 +1,4 @@
-/** What is a secret, and in which forms it is found. */
+/** Which values are secrets, and in which forms the search finds them. */
 import { randomBytes } from 'node:crypto';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -80,7 +80,7 @@ function makeServiceKeys(): Record<string, string> {
   };
 }
 
-/** One of each kind. */
+/** One key of each kind. */
 function makeKeys(): Record<string, string> {
   return {
     anthropic: `sk-ant-api03-${letters(93)}AA`,
@@ -274,7 +274,7 @@ describe('names of credentials', () => {
     expect(isCredentialName(name)).toBe(false);
   });
 
-  it('are judged in a time that does not depend on their form', () => {
+  it('take equally long to judge in any form', () => {
     for (const part of ['rate', 'limit', 'n', 'num', 'cont', 'A', 'aB', '_', '1', 'password'])
       expect(isCredentialName(`${part.repeat(100_000)}token!x`)).toBe(false);
   });
@@ -527,7 +527,7 @@ describe('keys in other encodings', () => {
     for (const [kind, key] of Object.entries(makeKeys())) {
       if (kind === 'bearer') continue;
       const written = write(key);
-      // Some have no marks, or no capitals.
+      // Some keys have no punctuation, or no capitals.
       if (written === key) continue;
       for (const [before, after] of [
         ['', ''],

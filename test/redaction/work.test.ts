@@ -60,7 +60,7 @@ const PIECES = [
   ],
   ...['AbCdEfGh01234567', '0123456789abcdef0123456789abcdef', 'x'.repeat(15), 'aaaaaaaaaaaaaaaa1/', 'eyJeyJ'],
 ];
-/** Characters of tokens in other notations, and sequences that only begin like them. */
+/** Characters of tokens in other notations, and sequences that only begin like such a character. */
 const ESCAPES = [
   '\\u002d',
   '\\\\u0041',
@@ -78,14 +78,14 @@ const ESCAPES = [
   '\\u00',
 ];
 const KEYS = { needles: [], packed: new Uint8Array(0), shapes: true };
-/** A repeated part, perhaps after another one and with an end. */
+/** A repeated part, with or without another part before it and an end after it. */
 const crafted = fc.record({
   before: fc.constantFrom('', ...PIECES),
   again: fc.array(fc.constantFrom(...PIECES), { minLength: 1, maxLength: 5 }).map((parts) => parts.join('')),
   behind: fc.constantFrom('', ...PIECES),
 });
 
-/** Bytes looked at. */
+/** Number of bytes that the search reads. */
 function measure(text: string, engine?: typeof fallback): number {
   const work = new Work();
   const bytes = Buffer.from(text, 'latin1');
@@ -102,7 +102,7 @@ describe('the search for keys', () => {
     ['native or not', undefined],
     ['in TypeScript', fallback],
   ] as const)(
-    'reads each byte a limited number of times, however often it is nearly a key (%s)',
+    'reads each byte a limited number of times, however many parts look like the beginning of a key (%s)',
     { tags: 'long' },
     (_, engine) => {
       fc.assert(
@@ -201,7 +201,7 @@ describe('names and values of headers and queries', () => {
     }
   });
 
-  it('are tokens whatever stands before them, and counts are not', () => {
+  it('are tokens whatever word precedes them, and counts are not', () => {
     expect(isCredentialHeader(`x-${'a'.repeat(200)}token`)).toBe(true);
     expect(isCredentialHeader(`x-${'a'.repeat(200)}-token-count`)).toBe(false);
   });

@@ -129,7 +129,7 @@ describe('a replayed run', () => {
     expect(rest).toBeGreaterThan((stream.duration_ms - stream.first_byte_ms) / 2 - 2);
   });
 
-  it('breaks off where the agent left, after every byte that it had received', async () => {
+  it('ends where the agent had disconnected, after every byte that the agent had received', async () => {
     const { server } = await replay('left');
     const run = RecordedRun.read(files, 'left')!;
     expect(run.exchanges).toMatchObject([{ aborted: true }]);
@@ -156,7 +156,7 @@ describe('a replayed run', () => {
     expect(server.result).toMatchObject({ served: 1, again: 1 });
   });
 
-  it('does not treat the ids of a client as a difference', async () => {
+  it('ignores differences in the ids of a client', async () => {
     const { server } = await replay('work');
     await messages(server.url).messages.create(ask('think', { metadata: { user_id: 'another' } }));
     expect(server.result).toMatchObject({ served: 1, differing: 0 });
@@ -203,7 +203,7 @@ describe('a request that was not recorded', () => {
     expect(server.result).toMatchObject({ differing: 1, unserved: [] });
   });
 
-  it('gets a clear error if the run contains nothing of its kind', async () => {
+  it('gets a clear error if the run has no request of its kind', async () => {
     const { server } = await replay('secret');
     const answer = await fetch(`${server.url}/v1/models`);
     expect([answer.status, await answer.json()]).toMatchObject([
@@ -214,7 +214,7 @@ describe('a request that was not recorded', () => {
 });
 
 describe('a fork', () => {
-  it('asks a live provider from a turn on, with another model, as a new run', async () => {
+  it('continues from a turn with a live provider and another model, as a new run', async () => {
     const { server, events } = await replay('work', {
       from_turn: 2,
       live: {
@@ -289,7 +289,7 @@ describe('understudy replay', () => {
     });
   });
 
-  it('cannot continue at a turn that is not there', async () => {
+  it('cannot continue at a turn that does not exist', async () => {
     const at = (turn: string) => [
       ...['replay', 'secret', '--db', bench.db, '--from', turn, '--', process.execPath, '-e', '0'],
     ];
@@ -302,7 +302,7 @@ describe('understudy replay', () => {
     expect((await after.ended).stderr).toContain('from turn 2 on, ');
   });
 
-  it('stores the verdict on a fork with its run, and says where both are compared', {
+  it('stores the verdict on a fork with its run, and says where the two runs are compared', {
     tags: 'long',
   }, async () => {
     const script = join(bench.dir, 'agent.mjs');

@@ -1,6 +1,6 @@
 /**
- * The functions of native/bytes on any bytes (libFuzzer; run.mjs). Each search must give the same result with all
- * widths of instructions, and the result of a search byte by byte.
+ * Fuzzes the functions of native/bytes with any bytes (libFuzzer; run.mjs). Each search must give the same result with
+ * all widths of instructions, and the result of a search byte by byte.
  */
 #include <cstddef>
 #include <cstdint>
@@ -96,26 +96,26 @@ Answers Ask(uint32_t level, const Bytes& bytes, size_t from, size_t to, const By
 void LookForAll(const Bytes& bytes, size_t from, size_t to, const Bytes& needles, size_t chars) {
   const Answers answers = Ask(0, bytes, from, to, needles, chars);
   for (uint32_t level = 1; level < kLevels; level++) {
-    Expect(Ask(level, bytes, from, to, needles, chars) == answers, "a wider search answers otherwise");
+    Expect(Ask(level, bytes, from, to, needles, chars) == answers, "a search with wider instructions has another result");
   }
   Expect(answers.needle == FindPackedPlainly(bytes, from, to, needles), "another needle");
   Expect(answers.base64 == FindBase64Plainly(bytes, from, to, chars), "other base64");
   const bool holds_none = ListSuspects(bytes, 0, bytes.length).empty() &&
                           FindPackedPlainly(bytes, 0, bytes.length, needles) < 0;
-  Expect(answers.holds_none == holds_none, "plain, though there is something; or the other way round");
+  Expect(answers.holds_none == holds_none, "isPlain contradicts the searches");
 }
 
 void CompareEnds(const Bytes& a, const Bytes& b) {
   const size_t most = std::min(a.length, b.length);
   const size_t ahead = CountEqualAhead(a.data, b.data, most);
-  Expect(ahead <= most && memcmp(a.data, b.data, ahead) == 0, "beginnings that are not equal");
-  Expect(ahead == most || a.data[ahead] != b.data[ahead], "beginnings that go on");
+  Expect(ahead <= most && memcmp(a.data, b.data, ahead) == 0, "the measured beginnings are not equal");
+  Expect(ahead == most || a.data[ahead] != b.data[ahead], "the common beginning is longer than measured");
   const uint8_t* a_end = a.data + a.length;
   const uint8_t* b_end = b.data + b.length;
   const size_t behind = CountEqualBehind(a_end, b_end, most);
-  Expect(behind <= most && memcmp(a_end - behind, b_end - behind, behind) == 0, "ends that are not equal");
+  Expect(behind <= most && memcmp(a_end - behind, b_end - behind, behind) == 0, "the measured ends are not equal");
   Expect(behind == most || a_end[-1 - static_cast<ptrdiff_t>(behind)] != b_end[-1 - static_cast<ptrdiff_t>(behind)],
-         "ends that go on");
+         "the common end is longer than measured");
 }
 
 void CopyAll(const Bytes& bytes, size_t offset) {

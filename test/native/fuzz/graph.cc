@@ -1,6 +1,6 @@
 /**
- * Files that contain a graph or random bytes (libFuzzer; run.mjs). A file that native/graph accepts can be searched,
- * changed, written and read again: each search ends, and its results exist.
+ * Fuzzes native/graph with files that contain a graph or random bytes (libFuzzer; run.mjs). A file that native/graph
+ * accepts can be searched, changed, written and read again: each search ends, and its results exist.
  */
 #include <algorithm>
 #include <cstddef>
@@ -37,10 +37,10 @@ std::unique_ptr<Graph> Read(const std::string& bytes, size_t dimensions) {
 
 void LookAround(const Graph& graph, const std::vector<float>& vector) {
   const std::vector<Near> near = Walk(graph, vector.data()).Run(20, 30);
-  Expect(near.size() <= 20, "more than is wanted");
+  Expect(near.size() <= 20, "more results than requested");
   for (size_t i = 0; i < near.size(); i++) {
-    Expect(near[i].second < graph.count() && !graph.IsRemoved(near[i].second), "a point that is not there");
-    Expect(i == 0 || near[i - 1].first <= near[i].first, "a nearer point behind");
+    Expect(near[i].second < graph.count() && !graph.IsRemoved(near[i].second), "a result that does not exist");
+    Expect(i == 0 || near[i - 1].first <= near[i].first, "the results are not in order");
   }
 }
 
@@ -61,7 +61,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     try {
       graph->Add(vector.data(), UINT32_MAX - n);
     } catch (const std::exception&) {
-      // The label may be taken.
+      // Another point may have this label.
     }
     LookAround(*graph, vector);
   }
@@ -69,13 +69,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const tableint id = data[1] % graph->count();
     const uint32_t label = static_cast<uint32_t>(graph->points().getExternalLabel(id));
     if (!graph->IsRemoved(id)) graph->Remove(label);
-    Expect(graph->IsRemoved(id), "another one was removed");
+    Expect(graph->IsRemoved(id), "another point was removed");
   }
   LookAround(*graph, vector);
   std::ostringstream out;
   WriteGraphBytes(*graph, graph->removed(), out);
   const std::unique_ptr<Graph> again = Read(out.str(), dimensions);
-  Expect(again != nullptr && again->count() == graph->count(), "what was written cannot be read");
+  Expect(again != nullptr && again->count() == graph->count(), "the written file cannot be read");
   for (tableint id = 0; id < again->count(); id++) Expect(again->IsRemoved(id) == graph->IsRemoved(id), "other marks");
   LookAround(*again, vector);
   return 0;

@@ -23,9 +23,9 @@ const WAYS = [
   '-fno-sanitize-recover=all',
   '-D_GLIBCXX_ASSERTIONS',
 ];
-/** Longer inputs find no more in the same time. */
+/** Maximum length of an input. Longer inputs do not find more in the same time. */
 const INPUT_BYTES = 4_096;
-/** One input that takes longer, or more memory, is a finding. */
+/** An input is a finding if it takes longer than this, or more memory. */
 const INPUT_SECONDS = 10;
 const MEMORY_MB = 1_024;
 const ERROR_CHARACTERS = 20_000;
@@ -70,9 +70,10 @@ function fuzz(name, seconds) {
     );
     const [, runs = '0'] = /number_of_executed_units: (\d+)/.exec(stderr) ?? [];
     console.log(`fuzz: ${name}: ${runs} inputs in ${seconds} s`);
-    // Besides its findings, it prints the words that it tried most, which are not needed.
+    // The fuzzer's output is shown only after a finding.
     if (status !== 0) console.error(stderr.slice(-ERROR_CHARACTERS));
-    // Counts only which code is reached, not how often, which would keep hundreds of inputs.
+    // Compares inputs by the code that they reach, not by how often they reach it. Otherwise hundreds of inputs would
+    // be kept.
     const merge = ['-merge=1', '-use_counters=0', '-verbosity=0', corpus, found];
     if (status === 0 && values.keep) spawnSync(join(build, name), merge, { stdio: 'ignore' });
     return status === 0;

@@ -1,6 +1,6 @@
 /**
- * The reading of requests in native/sockets before the parser, on any bytes (libFuzzer; run.mjs): in any pieces, the
- * same bytes are complete and the same are refused.
+ * Fuzzes the checks of requests in native/sockets with any bytes (libFuzzer; run.mjs). The result must not depend on
+ * the pieces in which the bytes arrive: the same bytes are complete, and the same bytes are refused.
  */
 #include <algorithm>
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace {
 
-/** Short, so that inputs reach the limit. */
+/** The limit is low, so that inputs exceed it. */
 constexpr uint32_t kHeadBytes = 512;
 
 void Expect(bool holds, const char* what) {
@@ -39,11 +39,11 @@ Outcome ReadInPieces(const uint8_t* data, size_t size, const uint8_t* steps, siz
     const std::unique_ptr<char[]> piece(new char[length]);
     std::copy(data + from, data + from + length, piece.get());
     const size_t end = walker.FindEnd(piece.get(), length);
-    Expect(end > 0 && end <= length, "a record ends outside of what came");
+    Expect(end > 0 && end <= length, "a record ends outside the received bytes");
     walker.Skip(piece.get(), end);
     walker.Skip(piece.get() + end, length - end);
     const framing::Finding finding = scanner.Read(piece.get(), length);
-    Expect(finding.whole <= length, "more is whole than came");
+    Expect(finding.whole <= length, "more bytes are complete than were received");
     if (finding.whole > 0) outcome.whole = from + finding.whole;
     outcome.refusal = finding.refusal;
     from += length;
@@ -61,11 +61,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const Outcome whole = ReadInPieces(data + kSteps, size - kSteps, nullptr, 0);
   for (const Outcome& cut : {ReadInPieces(data + kSteps, size - kSteps, data, kSteps),
                              ReadInPieces(data + kSteps, size - kSteps, &one, 1)}) {
-    Expect(cut.whole == whole.whole, "other bytes are whole when they come in pieces");
+    Expect(cut.whole == whole.whole, "other bytes are complete when they arrive in pieces");
     // A head that is both too long and invalid is refused for the fault that is seen first.
     const bool is_too_long = cut.refusal == framing::Refusal::kHeadTooLarge;
     Expect(is_too_long ? whole.refusal != framing::Refusal::kNone : cut.refusal == whole.refusal,
-           "something else is refused when it comes in pieces");
+           "other bytes are refused when they arrive in pieces");
   }
   return 0;
 }

@@ -1,6 +1,6 @@
 /**
- * The counts of native/texts in any texts, with any tables (libFuzzer; run.mjs). The same texts must give the same
- * counts, and each count must be possible for the length of its texts.
+ * Fuzzes the counts of native/texts with any texts and any tables (libFuzzer; run.mjs). The same texts must give the
+ * same counts, and each count must be possible for the length of its texts.
  */
 #include <algorithm>
 #include <cstddef>
@@ -42,7 +42,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   size -= kHead;
   std::vector<uint32_t> lexicon = TakeNumbers(&data, &size, 3 + (head[0] & 63));
   if (lexicon.size() >= 3) {
-    // As many places as possible, or fewer: one less than a power of two, as in the product, or any number.
+    // The mask of the table: the largest possible one, or any smaller number. In the product it is one less than a
+    // power of two.
     const uint32_t room = static_cast<uint32_t>((lexicon.size() - 1) / 2);
     lexicon[0] = head[0] > 127 ? room - 1 : lexicon[0] % room;
   }
@@ -74,7 +75,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::unique_ptr<uint8_t[]> features(new uint8_t[kMeasuredBytes]);
   std::unique_ptr<uint32_t[]> counts(new uint32_t[kCounts]);
   Expect(CountTexts(read, tables, features.get(), counts.get()), "a text was not read");
-  Expect(counts[kHeadCount] <= kHeadWords && counts[kKeptCount] <= kInputWords, "more words than are kept");
+  Expect(counts[kHeadCount] <= kHeadWords && counts[kKeptCount] <= kInputWords, "more words than the limit");
   Expect(counts[kInputCount] <= first && counts[kObservationCount] <= units.size() - first - second,
          "more words than there are characters");
   Expect(counts[kFunctionCount] <= counts[kInputCount], "more of some words than of all");
@@ -83,6 +84,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   CountTexts(read, tables, features_again.get(), counts_again.get());
   Expect(memcmp(features.get(), features_again.get(), kMeasuredBytes) == 0 &&
              memcmp(counts.get(), counts_again.get(), kCounts * sizeof(uint32_t)) == 0,
-         "other counts of the same texts");
+         "the same texts have other counts");
   return 0;
 }

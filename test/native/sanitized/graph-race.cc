@@ -34,7 +34,7 @@ std::vector<float> DrawVector() {
   std::exit(3);
 }
 
-/** Whether adding is refused. */
+/** Whether the graph refuses to add a point. */
 bool IsStill(Graph* graph, const std::vector<float>& vector) {
   try {
     graph->Add(vector.data(), UINT32_MAX);
@@ -73,7 +73,7 @@ int main(int count, char** arguments) {
     const std::unique_ptr<Graph> read = GraphReader(file, bytes.size()).Read(kDimensions);
     for (uint32_t id = 0; id < read->count(); id++) {
       const bool was_removed = read->points().getExternalLabel(id) < before;
-      if (read->IsRemoved(id) != was_removed) Fail("the file is not the graph as the writing began");
+      if (read->IsRemoved(id) != was_removed) Fail("the file differs from the graph at the beginning of the write");
     }
   }
   return 0;

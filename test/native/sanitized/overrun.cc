@@ -3,7 +3,7 @@
 
 namespace {
 
-/** The compiler cannot see the mistake, as with most mistakes. */
+/** `volatile` hides the mistake from the compiler, as in most real mistakes. */
 __attribute__((noinline)) char ReadAt(const char* bytes, volatile size_t at) { return bytes[at]; }
 
 napi_value Init(napi_env env, napi_value exports) {

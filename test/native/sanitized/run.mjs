@@ -24,7 +24,7 @@ const TESTS = [
   'test/search/graph-folder',
   'test/storage/capture-',
 ];
-/** Each finding ends the process, because a test that continues would hide it. */
+/** Each finding ends the process. If the test continued, it would hide the finding. */
 const WAYS = [
   '-O1',
   '-g',
@@ -81,7 +81,7 @@ const RACES = {
   'shared-race': 'indexes are searched while they are changed',
 };
 
-/** @returns {string | null} the fault that ThreadSanitizer found, or why it found none */
+/** @returns {string | null} what is wrong: a race, or a deliberate race that was not reported; null: nothing */
 function findRace(compiler, name) {
   const graph = listAddons().find((addon) => addon.name === 'graph');
   const library = spawnSync(compiler.compiler, ['-print-file-name=libtsan.so'], { encoding: 'utf8' });
@@ -102,7 +102,8 @@ function findRace(compiler, name) {
     console.log(`test:sanitized: ${name} skipped, ThreadSanitizer does not run on this kernel`);
     return null;
   }
-  if (!careless.includes('data race')) return `${name}: a race was not found, so the rest says nothing`;
+  if (!careless.includes('data race'))
+    return `${name}: ThreadSanitizer did not report the deliberate race, so its other results are worthless`;
   const { status, stderr } = races();
   if (status === 0) console.log(`test:sanitized: ${name}: ${RACES[name]}`);
   return status === 0 ? null : `${name}: ${stderr}`;
@@ -132,7 +133,9 @@ function run() {
     SANITIZED_ADDONS: build,
   };
   if (!findsOverrun(compiler, env)) {
-    console.error('test:sanitized: an overrun was not found, so the tests would say nothing');
+    console.error(
+      'test:sanitized: the sanitizer did not report the deliberate overrun, so its other results are worthless',
+    );
     return 1;
   }
   const tests = process.argv.slice(2);

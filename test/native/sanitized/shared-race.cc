@@ -49,7 +49,7 @@ class Random {
   std::exit(3);
 }
 
-/** Like `HnswIndex` and `ExactIndex`. */
+/** Changes the index as `HnswIndex` and `ExactIndex` do. */
 class Writer {
  public:
   Writer(const std::shared_ptr<SharedIndex>& index, uint32_t seed) : index_(index), random_(seed) {}
