@@ -138,7 +138,7 @@ function signInAsOwner(config: Config): Promise<string> {
 
 function describeRefusal({ status, body }: ApiAnswer): string {
   const { detail } = (body ?? {}) as { detail?: unknown };
-  if (status === 404) return 'there is no such alert, or the key is not one of the operator';
+  if (status === 404) return 'there is no such alert, or the key does not belong to the operator';
   if (typeof detail === 'string') return detail;
   if (!Array.isArray(detail)) return `the service answered ${status}`;
   return detail
@@ -151,7 +151,7 @@ async function listAlerts({ call, isJson, io }: Asked): Promise<number> {
   if (isJson) await io.out(`${formatJson(answer, 2)}\n`);
   else if (answer.alerts.length === 0) await io.out('No alerts yet: understudy alerts create FILE\n');
   else {
-    const columns = ['NAME', 'STATE', 'NOW', 'FIRES', 'TELLS', 'ID'].map((title) => ({
+    const columns = ['NAME', 'STATE', 'NOW', 'FIRES', 'NOTIFIES', 'ID'].map((title) => ({
       title,
       align: 'left' as const,
       max: COLUMN_WIDTH,
@@ -176,7 +176,7 @@ const COLUMN_WIDTH = 70;
 
 function sayState({ is_on, state }: Alert): string {
   if (!is_on) return 'off';
-  if (state === null) return 'not looked at yet';
+  if (state === null) return 'not checked yet';
   if (state.is_firing) return 'fires';
   return state.value === null ? 'not known' : 'quiet';
 }
@@ -217,7 +217,7 @@ async function showAlert(asked: Asked): Promise<number> {
   const lines = [
     `${alert.name}  ${alert.id}`,
     `  fires    ${sayRule(alert)}`,
-    `  state    ${sayState(alert)}${state === null ? '' : ` since ${state.since}; looked at ${state.looked_at}`}`,
+    `  state    ${sayState(alert)}${state === null ? '' : ` since ${state.since}; checked ${state.looked_at}`}`,
     ...(state?.problem ? [`  problem  ${state.problem}`] : []),
     `  tells    ${alert.destinations.map(({ kind, target }) => `${kind} ${target}`).join(', ')}`,
     ...(quiet === null ? [] : [`  quiet    ${quiet.from} to ${quiet.to}, ${quiet.time_zone}`]),
@@ -253,7 +253,7 @@ function parseObject(text: string, place: string): Record<string, unknown> {
   }
   if (typeof value === 'object' && value !== null && !Array.isArray(value))
     return value as Record<string, unknown>;
-  throw new RefusedCall(`${place} is no JSON object`);
+  throw new RefusedCall(`${place} is not a JSON object`);
 }
 
 async function testAlert(asked: Asked): Promise<number> {

@@ -60,12 +60,13 @@ export async function followBackup(source: BackupSource, options: FollowOptions,
 }
 
 /**
- * @throws BackupError if the service has ended the command, because a supervisor would not restart it after a success
+ * @throws BackupError if the service has ended the command. The error makes the exit status 1, so that a supervisor
+ *   restarts the command
  */
 function refuseLongRead(readMs: number): void {
   if (readMs < READ_AGES.asked_ms) return;
   throw new BackupError(
-    `it was ended after it had read one state of a database for ${Math.round(readMs / 60_000)} minutes; the service ends such readers, because files grow meanwhile`,
+    `the service ended this command, because it had read one state of a database for ${Math.round(readMs / 60_000)} minutes, and the files grow during such a read`,
   );
 }
 
@@ -88,7 +89,7 @@ class FollowRun {
   }
 
   /**
-   * Makes a point, and waits until the next one is due. @param isFirst a failure of the first point ends the command
+   * Makes a point, and waits until the next point is due. @param isFirst a failure of the first point ends the command
    */
   async pass(stop: AbortSignal, isFirst: boolean): Promise<void> {
     const startMs = performance.now();
@@ -102,7 +103,7 @@ class FollowRun {
         await this.#follower.prune(Date.now());
         this.#prunedMs = startMs;
       }
-      if (this.#toldMs !== null) this.#io.err(`understudy: ${this.#place} takes points again\n`);
+      if (this.#toldMs !== null) this.#io.err(`understudy: ${this.#place} accepts points again\n`);
       this.#toldMs = null;
     } catch (thrown) {
       if (stop.aborted) return;
@@ -134,7 +135,7 @@ class FollowRun {
     const isSlow = !isFirst && tookMs > every_ms;
     if (isSlow && !this.#isSlow)
       this.#io.err(
-        `understudy: a point takes ${Math.ceil(tookMs / 1_000)} s, longer than --every: the place is behind by that time\n`,
+        `understudy: a point takes ${Math.ceil(tookMs / 1_000)} s, longer than --every: the backup is late by that time\n`,
       );
     this.#isSlow = isSlow;
   }

@@ -31,10 +31,10 @@ import { makeHarmlessLine } from './terminal-text.ts';
 const EVERY_MAX_DAYS = 1;
 const KEEP_MAX_DAYS = 3_650;
 
-/** The warning for a box that shares a database, which has only a copy of the rows. */
+/** The warning on a box whose rows are in a shared database. The box itself has only a copy of the rows. */
 const WORDS_OF_SHARED =
-  'understudy: the rows of this box are in the PostgreSQL database of AUTH_DB_URL and are not copied here: copy them with its ' +
-  'means, such as pg_dump\n';
+  'understudy: the rows of this box are in the PostgreSQL database of AUTH_DB_URL and are not copied here: back up ' +
+  'that database with its tools, such as pg_dump\n';
 
 export type BackupCommand = 'backup' | 'restore';
 
@@ -50,7 +50,7 @@ The process may run and write meanwhile. The copy contains secrets: keep it as s
 Usage: understudy backup --out DIR [--db FILE] [--json]
        understudy backup --follow --out PLACE [--every TIME] [--keep TIME] [--db FILE] [--json]
 
-  --out DIR      the folder to make; must not be there
+  --out DIR      the new folder, which must not exist
   --follow       run until a signal comes: send changes to PLACE, and keep earlier points in time. PLACE is a
                  folder, or a bucket: s3://bucket/prefix?region=REGION or s3://bucket/prefix?endpoint=https://HOST
   --every TIME   with --follow, how often (default: 10s). If the machine is lost, you lose at most this time, and the time
@@ -71,11 +71,11 @@ Usage: understudy restore --from PLACE [--to TIME] [--captures] [--db FILE] [--j
        understudy restore --from PLACE --list [--json]
 
   --from PLACE a folder that understudy backup made, or the folder or bucket of backup --follow
-  --to TIME    the last point at or before this time (2026-03-01T12:00:00Z); default: the newest point. Only for a
-               place that backup --follow fills
-  --captures   only captured exchanges, without accounts, keys and secrets, for a machine that only reads them. Only for
-               such a place
-  --list       only prints the times of the points in such a place
+  --to TIME    the last point at or before this time (2026-03-01T12:00:00Z); default: the newest point. Only with a
+               folder or bucket of backup --follow
+  --captures   restore only captured exchanges, without accounts, keys and secrets, for a machine that only reads
+               captures. Only with a folder or bucket of backup --follow
+  --list       print the times of the points in a folder or bucket of backup --follow, and restore nothing
   --db FILE    path of the restored capture database; default: DATA_DIR/capture.mdb
   --json       a report as JSON
 
@@ -152,7 +152,7 @@ function readTo({ to }: Values): number | null {
   return ms;
 }
 
-/** Prints the times that a restore can go back to, the oldest first. @throws BackupError, StoreError */
+/** Prints the times to which a restore can go back, the oldest first. @throws BackupError, StoreError */
 async function listTimes(place: string, isJson: boolean, io: CliIo): Promise<void> {
   if (!isPointPlace(place)) throw new BackupError(`${place} has no points in time`);
   const store = await openStore(place);
@@ -164,7 +164,7 @@ async function listTimes(place: string, isJson: boolean, io: CliIo): Promise<voi
   }
 }
 
-/** A whole backup, or a restore. @throws BackupError, StoreError, UsageError */
+/** Makes a complete backup, or a restore. @throws BackupError, StoreError, UsageError */
 async function copyOnce(
   command: BackupCommand,
   folder: string,

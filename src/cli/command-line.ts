@@ -19,7 +19,7 @@ interface Command {
    * `--once` is given; otherwise the command starts such processes itself.
    */
   is_guarded?: true | 'once';
-  /** `--db` may be a bucket. `each`: the command runs for each gateway there. */
+  /** `--db` may be a bucket. `each`: the command runs once for each gateway in the bucket. */
   reads_bucket?: 'one' | 'each';
   /** What to do when a signal ends the separate process. */
   ends?: (argv: string[]) => Promise<GuardedEnd & { what?: string | undefined }>;
@@ -75,7 +75,8 @@ const COMMANDS: Record<string, Command> = {
     run: async (argv, io) => (await import('./distill.ts')).runDistill(argv, io),
   },
   loop: {
-    summary: 'repeat distill, and publish the student if it is good enough and not worse',
+    summary:
+      'repeat distill, and publish the student if it is good enough and not worse than the published one',
     is_guarded: 'once',
     reads_bucket: 'one',
     run: async (argv, io) => (await import('./loop.ts')).runLoop(argv, io),
@@ -124,7 +125,7 @@ const COMMANDS: Record<string, Command> = {
     run: async (argv, io) => (await import('./rekey.ts')).runRekey(argv, io),
   },
   erase: {
-    summary: 'erase captured exchanges of a run, before a time, or with a credential in them',
+    summary: 'erase captured exchanges: those of a run, from before a time, or with a credential in them',
     is_guarded: true,
     run: async (argv, io) => (await import('./erase.ts')).runErase(argv, io),
   },
@@ -257,7 +258,7 @@ async function runApart(command: Command, name: string, argv: string[], io: CliI
   return runGuarded([name, ...argv], io, what, undefined, end);
 }
 
-/** The database that a command reads, by its flags. */
+/** The database that the flags of a command name. */
 function nameDatabase(argv: string[]): string {
   const at = argv.findIndex((word) => word === '--db' || word.startsWith('--db='));
   const named = at < 0 ? undefined : argv[at] === '--db' ? argv[at + 1] : argv[at]!.slice('--db='.length);
@@ -304,7 +305,9 @@ function adviseOn(path: string | undefined, argv: readonly string[]): string {
     full.startsWith(`${place}.`) ||
     place.startsWith(`${full}${sep}`);
   const named = argv.map((word) => word.replace(/^--\w+=/, '')).some((word) => isOf(resolve(word)));
-  if (named) return ': name another place';
+  if (named) return ': name another path';
   const { data_dir } = loadConfig({ listener: 'api' });
-  return isOf(data_dir) ? `: correct that, or set another DATA_DIR (${makeHarmlessLine(data_dir)} now)` : '';
+  return isOf(data_dir)
+    ? `: correct the path, or set another DATA_DIR (now ${makeHarmlessLine(data_dir)})`
+    : '';
 }

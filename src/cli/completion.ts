@@ -1,6 +1,6 @@
 /**
  * `understudy completion`: a script with which a shell completes commands and options. It is made from the commands'
- * `--help`, so it always agrees with it. Main thread.
+ * `--help`, so both always agree. Main thread.
  */
 
 import { readFlagsAndWords, refuseWords } from './flags.ts';
@@ -52,7 +52,7 @@ const SCRIPTS: Readonly<Record<string, (commands: readonly Completion[]) => stri
 };
 
 /**
- * @param readHelps of all commands, in the order of the help
+ * @param readHelps reads the help of every command, in the order of `understudy --help`
  * @returns the exit status
  */
 export async function runCompletion(
@@ -88,7 +88,7 @@ function readCompletion({ name, summary, help }: CommandHelp): Completion {
       if (!options.has(option))
         options.set(option, { name: option, summary: '', takes_value: value !== undefined });
   }
-  options.set('--help', { name: '--help', summary: 'what it takes, with examples', takes_value: false });
+  options.set('--help', { name: '--help', summary: 'show the options, with examples', takes_value: false });
   return { name, summary, words: [...words], options: [...options.values()] };
 }
 
@@ -127,7 +127,7 @@ complete -o default -F _understudy ${NAMES.join(' ')}
 `;
 }
 
-/** Writes a script that works in a folder of fpath, and when it is sourced. */
+/** Writes the script for zsh. It works both as a file in a folder of fpath and when it is sourced. */
 function writeZsh(commands: readonly Completion[]): string {
   const described = (all: readonly { name: string; summary: string }[]) =>
     all.map(({ name, summary }) => quote(summary === '' ? name : `${name}:${summary}`)).join(' ');
@@ -184,7 +184,7 @@ ${NAMES.slice(1)
 `;
 }
 
-/** fish reads a backslash before a quote or a backslash. */
+/** Puts a text in single quotes for fish, in which a quote and a backslash need a backslash before them. */
 function quoteForFish(text: string): string {
   return `'${text.replaceAll('\\', '\\\\').replaceAll("'", "\\'")}'`;
 }

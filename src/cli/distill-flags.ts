@@ -51,15 +51,15 @@ export const DISTILL_FLAGS_HELP = `  --db FILE            capture database; defa
 export interface DistillFlags {
   /** An absolute path; null: the flag is absent, and the configured database is read. */
   db: string | null;
-  /** An absolute path; '': a model is only tried. */
+  /** An absolute path; '': a model is only measured, and nothing is written. */
   out: string;
   target_error: number;
   served_min: number;
   /** Tools whose calls are not served. */
   never_serve: string[];
-  /** How many times as much an error of a final call costs. */
+  /** Cost of an error in a final call, as a multiple of the cost of any other error. */
   final_cost: number;
-  /** Golden runs that began earlier do not teach; null: all teach. */
+  /** Golden runs that began earlier are not used for teaching; null: all are used. */
   since_ms: number | null;
   tier: Tier;
   /** Share of the runs that the published version serves. */
@@ -109,7 +109,7 @@ export function readDistillFlags(
   const text = (name: keyof typeof FLAGS): string | undefined => values[name] as string | undefined;
   const isHelp = values.help === true;
   const out = text('out');
-  // A trial of a model leaves no files.
+  // Measuring a model writes no files.
   if (!isHelp && (out === '' || (out === undefined && values['model-url'] === undefined)))
     throw new UsageError('name the folder of the student: --out DIR');
   const student = readStudent(values);

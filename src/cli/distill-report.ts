@@ -32,14 +32,14 @@ const NOT_GOLDEN: Record<RunFault, string> = {
   shape: 'other API',
   side_call: 'side calls of a client',
   monitor_fired: 'monitor fired near the end',
-  reading_differs: 'read differently from its repetition',
+  reading_differs: 'answer and its repetition differ',
   outcome: 'monitor run not a success',
   marked_bad: 'marked bad by a person',
   too_large: `a body above ${DISTILL_BODY_BYTES / 1_048_576} MiB`,
 };
 
 const UNTAUGHT: Record<UntaughtReason, string> = {
-  other_shape: 'on a wire that GW_RELEGATION_WIRES does not name',
+  other_shape: 'in a wire format that GW_RELEGATION_WIRES does not name',
   served_by_student: 'a student answered',
   unreadable: 'unreadable',
   reading_differs: 'two readings of the answer differ',
@@ -50,7 +50,7 @@ const UNCOVERED: Record<UncoveredReason, string> = {
   unknown_agent: 'unknown agent',
   other_value: 'another value in the prompt than in all golden runs',
   unsupported: 'asks for something that no student can give',
-  too_far: 'nothing near enough',
+  too_far: 'no golden step is near enough',
   disagreement: 'golden steps disagree',
   unproven: 'kinds of answers with too little evidence, or wrong too often',
   bad_request: 'the upstream may refuse the request',
@@ -197,8 +197,8 @@ function describeStudent(
 /** An answer that the upstream stopped giving. */
 function describeChange({ agent, stage, kind, ...change }: SilentChange): string {
   return (
-    `${agent}: since exchange ${change.since_exchange_id} golden runs answer otherwise than with ${kind} after ${stage}; ` +
-    `${countOf(change.earlier_runs, 'earlier run')} no longer teach this answer, ${countOf(change.later_runs, 'run')} since then`
+    `${agent}: from exchange ${change.since_exchange_id} on, golden runs do not answer with ${kind} after ${stage}; ` +
+    `${countOf(change.earlier_runs, 'earlier run')} with this answer are not used for teaching, ${countOf(change.later_runs, 'later run')} are`
   );
 }
 

@@ -99,7 +99,7 @@ export async function printRound(
 /**
  * Runs a round.
  * @param compare see `RoundOptions`
- * @returns its result; null when it failed, which is then reported in one line on `io.err`
+ * @returns its result; null if the round failed, after a line on `io.err` that says why
  */
 export async function tryRound(
   flags: DistillFlags,
@@ -134,7 +134,7 @@ async function exportLines(
   return EXIT.done;
 }
 
-/** How long a publication may take to finish after a signal. */
+/** Maximum time after a signal until a publication in progress is finished. */
 const PUBLISHING_MS = 5_000;
 
 /** The options of a round that come from the flags and the configuration. */

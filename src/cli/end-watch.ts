@@ -28,7 +28,7 @@ setInterval(() => {
 /**
  * Ends this process with status 1 if it still exists after its grace period. If that fails, a small process kills it a
  * little later.
- * @param tell called before it is ended
+ * @param tell called before the process is ended
  */
 export function watchEnd(graceMs: number, tell: () => void): void {
   setTimeout(() => {

@@ -21,10 +21,10 @@ import { makeHarmlessLine } from './terminal-text.ts';
 const HELP = `Erases captured exchanges from the capture database: from the live file, the sealed files, the full-text index, and the
 attachments that no other exchange has. Their bytes are overwritten in each of these files.
 
-The gateway may run meanwhile; then it carries out the erasure. The erasure covers the exchanges that are stored when the
+The gateway may run meanwhile. In that case, the gateway does the erasure. The erasure covers the exchanges that are stored when the
 command begins. An erasure that has begun is always finished: after a kill, the next start of the gateway or the next
-erase finishes it. The ids of other exchanges stay; an erased exchange leaves its id and its time. A later request that
-repeats its words is a separate exchange: erase its run too. For runs and traces of the API use DELETE. You have to remove
+erase finishes it. The id and the time of an erased exchange stay, and the ids of other exchanges do not change. A later
+request that repeats the erased words is a separate exchange: erase its run too. For runs and traces of the API use DELETE. You have to remove
 backups yourself.
 
 Usage: understudy erase (--run ID | --before TIME | --credential FILE) [--dry-run] [--db FILE]
@@ -33,7 +33,7 @@ Usage: understudy erase (--run ID | --before TIME | --credential FILE) [--dry-ru
                       with their marks (understudy runs mark)
   --before TIME       exchanges that began before: 2026-01-31 or 2026-01-31T12:00:00Z
   --credential FILE   exchanges that contain the credential in the first line of the file; - reads standard input
-  --dry-run           only say how many there are
+  --dry-run           only print the number of exchanges that would be erased
   --db FILE           capture database; default: DATA_DIR/capture.mdb
 
 Examples:

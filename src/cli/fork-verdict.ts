@@ -15,20 +15,20 @@ import { findMarkedRun } from './marked-run.ts';
 const FLUSH_MS = 5_000;
 
 interface Fork {
-  /** The captured run, and the one that continues it. */
+  /** The captured run, and the new run that continues it. */
   run_id: string;
   new_run: string;
   db: string;
   /** The gateway to which the live part went; it captures the new run. */
   gateway: string;
-  /** A text for the note. */
+  /** How the fork was made, as text for the note. */
   how: string;
   /** null: the result was not judged. */
   judged: { command: string; status: number } | null;
 }
 
 export interface KeptFork {
-  /** Address of the page that compares both. */
+  /** Address of the page that compares both runs. */
   address: string;
   /** Why the verdict could not be stored; '': it was stored, or there is no verdict. */
   problem: string;
@@ -45,7 +45,7 @@ export async function keepForkVerdict(fork: Fork): Promise<KeptFork> {
   if (run === null)
     return {
       address,
-      problem: `the verdict is not kept: ${fork.db} has no run ${fork.new_run}, as another gateway captured it`,
+      problem: `the verdict is not kept: ${fork.db} has no run ${fork.new_run}; perhaps another gateway captured it`,
     };
   const main = openMain(databasePaths(config.data_dir, config.data_key));
   try {
@@ -65,13 +65,13 @@ function sayVerdict({ command, status }: NonNullable<Fork['judged']>, how: strin
   return { add_tags: [VERIFY_TAGS[is]], remove_tags: [VERIFY_TAGS[isNot]], note };
 }
 
-/** Asks the gateway to store its queue. If it does not answer, it may be another program. */
+/** Asks the gateway to store its queue. An error is ignored, because another program may have this address. */
 async function flush(gateway: string): Promise<void> {
   try {
     const signal = AbortSignal.timeout(FLUSH_MS);
     const answer = await fetch(new URL('/__gw/flush', gateway), { method: 'POST', signal });
     await answer.body?.cancel();
   } catch {
-    // The run may be stored already. If it is not, the code below notices that.
+    // The run may be stored already. If it is not, the caller does not find it and reports that.
   }
 }

@@ -19,7 +19,7 @@ const FORWARDED = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
 /** What the command reports and does if a signal ends the process. */
 export interface GuardedEnd {
-  /** Printed after a signal that we forwarded, unless the process printed its own message. */
+  /** Printed after a signal that the parent process forwarded, unless the child process printed its own message. */
   interrupted?: string | undefined;
   /** Advice about the file that the process was reading when it crashed. */
   advice?: string | undefined;
@@ -27,14 +27,14 @@ export interface GuardedEnd {
   undo?: (() => Promise<void>) | undefined;
 }
 
-const ADVICE = 'Take it from a backup (understudy restore)';
+const ADVICE = 'Restore it from a backup (understudy restore)';
 
 /**
  * Runs a command in a separate process.
  * @param argv of the command, its name first
  * @param what the files that it reads, for the line that reports damage
  * @param entry the script that runs `argv` after IN_PROCESS
- * @returns the command's exit status; 1, with a line on `io.err`, when a signal ended it that we did not send
+ * @returns the command's exit status; 1, with a line on `io.err`, if another signal than a forwarded one ended it
  */
 export function runGuarded(
   argv: readonly string[],
@@ -66,7 +66,7 @@ export function runGuarded(
       filter.finish();
       if (signal === null) return resolve(code ?? EXIT.failed);
       await undo().catch((error: Error) => io.err(`understudy: ${error.message}\n`));
-      // The process ended by the signal that we forwarded. This process ends by the same signal.
+      // The child process ended by the forwarded signal. This process ends by the same signal.
       if (signal === sent) {
         if (!hasSaid) io.err(`${INTERRUPTED} ${signal}: ${interrupted}\n`);
         return dieOf(signal);
@@ -78,12 +78,13 @@ export function runGuarded(
 }
 
 /**
- * Describes what a signal from elsewhere means for a file. An ordinary kill by another process does not mean damage.
+ * Describes what a signal that was not forwarded says about the file. A kill by another process does not mean damage.
  */
 export function tellSignal(signal: NodeJS.Signals, advice: string = ADVICE): string {
-  if (signal === 'SIGKILL') return 'reading it was killed, perhaps because memory ran out';
-  if ((FORWARDED as readonly string[]).includes(signal)) return `reading it was ended by ${signal}`;
-  return `damaged: reading it ended with ${signal}. ${advice}`;
+  if (signal === 'SIGKILL') return 'the process that read it was killed, perhaps because memory ran out';
+  if ((FORWARDED as readonly string[]).includes(signal))
+    return `the process that read it was ended by ${signal}`;
+  return `damaged: the process that read it ended with ${signal}. ${advice}`;
 }
 
 /** Forwards text as it arrives, except for noise lines. */

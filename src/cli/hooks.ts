@@ -29,16 +29,16 @@ import { renderOwnCommand } from './own-command.ts';
 import { makeHarmlessLine } from './terminal-text.ts';
 
 const HELP = `Makes Claude Code or Codex report each tool call as a step of a run, and read what the monitors say if a run goes wrong.
-The session is the run. At its events the client calls \`understudy hook CLIENT\`. The command never fails or delays the agent: if the
+Each session of the client is a run. At its events, the client calls \`understudy hook CLIENT\`. The command never fails or delays the agent: if the
 service does not answer within 1.5 s, it prints nothing and does not ask again for half a minute.
 
 Usage: understudy hooks ${CLIENTS.join('|')} [--write | --remove] [--file FILE] [--url URL] [--codebase ID] [--profile NAME]
 
-  --write           add the hooks to the client's settings; every other byte stays
+  --write           add the hooks to the client's settings; the rest of the file does not change
   --remove          remove them again
   --file FILE       the settings; default: ${SETTINGS_FILES['claude-code']} for Claude Code, ${SETTINGS_FILES.codex} for Codex
   --url URL         address of the API; default: SVC_BASE_URL, otherwise http://127.0.0.1:8000
-  --codebase ID     the code base that is worked on, such as owner/name
+  --codebase ID     the code base on which the agent works, such as owner/name
   --profile NAME    the task profile; default: coding
 
 Without --write or --remove the settings are printed. They do not contain the API key: set SVC_API_KEY where the agent starts. Codex
@@ -92,16 +92,18 @@ async function install(client: ClientName, file: string, command: string | null,
     return EXIT.failed;
   }
   if (merged === (found.text ?? '')) {
-    await io.out(command === null ? `${shown} has no hooks of Understudy\n` : `${shown} has them already\n`);
+    await io.out(
+      command === null ? `${shown} has no hooks of Understudy\n` : `${shown} already has the hooks\n`,
+    );
     return EXIT.done;
   }
   if (!replaceFile(file, found, merged)) {
     io.err(
-      `understudy: ${shown} was left as it is: another program changed it in the meantime. Run the command again\n`,
+      `understudy: ${shown} was not changed: another program changed it at the same time. Run the command again\n`,
     );
     return EXIT.failed;
   }
-  await io.out(command === null ? `Taken out of ${shown}\n` : `Written to ${shown}\n`);
+  await io.out(command === null ? `Removed from ${shown}\n` : `Written to ${shown}\n`);
   if (command !== null) io.err('Set SVC_API_KEY where the agent starts; without it the hooks do nothing.\n');
   return EXIT.done;
 }
@@ -149,8 +151,8 @@ function decodeText(bytes: Uint8Array): string {
 }
 
 /**
- * Replaces the content of the file that was read. The file always has the old or the new text, even if it is a link. It
- * keeps its permissions and, where this user may change it, its owner.
+ * Replaces the content of the file that was read. The file has either the old or the new text at every moment, even if
+ * the path is a link. The file keeps its permissions, and its owner if this user may set the owner.
  * @returns false when the file was changed meanwhile
  */
 function replaceFile(file: string, { stat }: FoundSettings, text: string): boolean {

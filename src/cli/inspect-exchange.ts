@@ -37,7 +37,7 @@ export async function showExchange(view: InspectView, id: number): Promise<numbe
   return EXIT.done;
 }
 
-/** How long a body was, and why it was not kept. */
+/** The length of a body, and why it was not stored. */
 function tellBody({ bytes, withheld }: ExchangeSide): string {
   return `${countOf(bytes, 'byte')}${withheld === undefined ? '' : `, not kept: ${withheld}`}`;
 }

@@ -137,7 +137,7 @@ async function writeTable(view: InspectView, judged: JudgedRuns): Promise<number
   if (withoutRun !== null) {
     text += `${countOf(withoutRun.exchanges, 'exchange')} without a run (${countOf(withoutRun.turns, 'turn')}).\n`;
   }
-  if (uncounted > 0) text += `${countOf(uncounted, 'exchange')} of older runs: look at those with --run.\n`;
+  if (uncounted > 0) text += `${countOf(uncounted, 'exchange')} of older runs: show them with --run RUN.\n`;
   if (end.not_indexed > 0) text += `${describeNotIndexed(end.not_indexed)}\n`;
   if (text === '' && (since_ms !== undefined || onlyGolden !== undefined)) text = 'No such run.\n';
   if (text === '') text = 'The database has no exchange yet.\n';
@@ -150,7 +150,7 @@ async function writeTable(view: InspectView, judged: JudgedRuns): Promise<number
  * indexes.
  */
 export function describeNotIndexed(exchanges: number): string {
-  return `${countOf(exchanges, 'exchange')} not indexed yet, and in no run: the running service indexes them, or its next start.`;
+  return `${countOf(exchanges, 'exchange')} not indexed yet, and therefore in no run. The running service indexes them, or the service does at its next start.`;
 }
 
 /** A line of the table, before it has its widths and colours. */

@@ -92,9 +92,9 @@ export async function showQuery(view: InspectView, db: string, question: Questio
 
 export interface QuestionOfRuns {
   query: RunQuery;
-  /** External statements about runs; read to the end. */
+  /** What people and agents said about the runs, read completely. */
   said: SaidOfRuns;
-  /** The text search for `said`. */
+  /** The search for texts in runs. */
   texts: RunTexts;
   now_ms: number;
   /** Facts about runs that the service has stored. */
@@ -218,9 +218,9 @@ function writeTable(view: InspectView, found: FoundRows): string {
     text += `\n${countOf(rows.length, 'run')}${all}, ${formatCost(cost)}.\n`;
   }
   if (matched > rows.length) text += '--limit N shows more, --limit 0 all.\n';
-  if (left_out_runs > 0) text += `${countOf(left_out_runs, 'older run')}: look at those with --run.\n`;
+  if (left_out_runs > 0) text += `${countOf(left_out_runs, 'older run')}: show them with --run RUN.\n`;
   if (searched !== null && searched.not_searched > 0)
-    text += `${countOf(searched.not_searched, 'exchange')} not searched for the text: the full-text index lacks them.\n`;
+    text += `${countOf(searched.not_searched, 'exchange')} not searched for the text, because they are not in the full-text index.\n`;
   if (not_indexed > 0) text += `${describeNotIndexed(not_indexed)}\n`;
   return text;
 }

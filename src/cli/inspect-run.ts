@@ -31,9 +31,7 @@ const SHOWN_LINES = 16;
 /** Maximum number of characters of a system prompt that are shown without --full. */
 const SHOWN_SYSTEM_CHARS = 300;
 
-/**
- * The arguments of a call are on one line up to this many characters in total. Beyond it, each argument has a line.
- */
+/** Maximum length of a call's arguments on one line. Longer arguments have a line each. */
 const INLINE_ARGUMENT_CHARS = 100;
 
 /** How to avoid each reason in the next run. */
@@ -49,11 +47,11 @@ const ADVICE: Record<GoldenCode, string> = {
   unlinked: 'stamp x-svc-run and x-svc-seq: then a client may rewrite its history',
   failed_call: 'have the client try failed calls again',
   unfinished: 'let the agent continue until the model ends its turn by itself',
-  shape: 'turns of Messages, chat-completions and responses count',
-  side_call: 'look at its parent run, which has the work',
+  shape: 'only turns of Messages, chat-completions and responses count',
+  side_call: 'look at its parent run, which did the work',
   monitor_fired: 'understudy runs mark RUN good, if it went well anyway',
   reading_differs: 'please report it: one side of the difference is a misreading',
-  outcome: 'distil from runs that succeeded',
+  outcome: 'teach from runs that succeeded',
   marked_bad: 'understudy runs mark RUN clear removes the mark',
 };
 
@@ -256,7 +254,7 @@ function layOutBlocks(view: InspectView, role: TurnRole, blocks: readonly TurnBl
   return text;
 }
 
-/** Short arguments as JSON; longer ones with one line each, texts unchanged. */
+/** Short arguments as JSON on one line; longer arguments with a line each, and texts unchanged. */
 function layOutArguments(view: InspectView, value: unknown): string {
   const compact = compactJson(value);
   if (compact.length <= INLINE_ARGUMENT_CHARS || typeof value !== 'object' || value === null)

@@ -33,7 +33,7 @@ export interface InspectView {
   readonly prices: Prices;
 }
 
-/** Reads external statements about captured runs. */
+/** Reads what people and agents said about captured runs: marks and reported outcomes. */
 export type FindWords = (runs: { find(runId: string): unknown }) => Promise<Map<string, RunWords>>;
 
 /**

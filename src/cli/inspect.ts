@@ -58,7 +58,7 @@ Usage: understudy inspect [--db FILE] [--since WHEN] [--golden | --not-golden] [
                    whole UTC days
   --by WHAT        cost, tokens, cache share, latency and failed calls by model, provider, agent, tool, tag, note,
                    credential, served_by or day; --since then counts whole UTC days
-  --limits         what is left of providers' rate limits and quotas, by credential, and when it runs out at this pace
+  --limits         what is left of providers' rate limits and quotas, by credential, and when they run out at this pace
   --full           with --run: show long texts completely
   --exchange N     one exchange: status, times, model, usage, headers (credentials are never stored)
   --raw SIDE       the stored body of that exchange, request or response, byte for byte and nothing else

@@ -10,13 +10,13 @@ export interface CliIo {
   out(data: string | Uint8Array): Promise<void>;
   /** Standard error: progress, warnings, failures. */
   err(text: string): void;
-  /** Standard output is a terminal. */
+  /** Whether standard output is a terminal. */
   is_terminal: boolean;
-  /** A terminal that shows colours, and NO_COLOR is not set. */
+  /** Whether standard output is a terminal that shows colours, and NO_COLOR is not set. */
   has_color: boolean;
-  /** Standard error is a terminal that lines can be overwritten on, and NO_COLOR is not set. Left out: no. */
+  /** Whether standard error is a terminal on which lines can be overwritten, and NO_COLOR is not set. Absent: false. */
   shows_progress?: boolean;
-  /** From now on, the process continues when the reader of its output exits, as a service must. */
+  /** After this call, the process continues when the reader of its output exits, as a service must. */
   outliveReader?(): void;
 }
 

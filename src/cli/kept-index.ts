@@ -51,7 +51,7 @@ export class KeptIndex {
       const isWhole = verdict?.is_whole === true && verdict.golden !== null && judged_id === last_id;
       return { task, verdict: isWhole ? verdict : null, judged_id };
     } catch {
-      // When the kept verdicts are damaged, the captures are read.
+      // A damaged index is ignored, and the captures are read instead.
       return null;
     }
   };

@@ -28,7 +28,7 @@ Usage: understudy keys list   --org ORG [--json]
 
   --org ORG           the organization
   --project PROJECT   a key for this project only
-  --name NAME         its name
+  --name NAME         the name of the key
   --test              svc_test_ instead of svc_live_
   --json              as JSON
 
@@ -190,7 +190,7 @@ async function revokeKey(accounts: Accounts, id: string, isJson: boolean, io: Cl
   return EXIT.done;
 }
 
-/** A key without anything that would help to guess it. */
+/** The record of a key, without the fields that would help to guess the key. */
 function describeKey({ id, org_id, project_id, name, prefix, last4, created_at, revoked_at }: KeyRecord) {
   return { id, org_id, project_id, name, prefix, last4, created_at, revoked_at };
 }

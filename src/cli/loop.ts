@@ -29,9 +29,9 @@ Usage: understudy loop --out DIR [--db FILE] [--once | --every TIME] [options]
 ${DISTILL_FLAGS_HELP}; with --every one line of JSON per round
 
 The gate: the student must serve at least --min-served of the held-out steps, and at most --target-error of these may be
-wrong, also among those that it serves in a row from the beginning of a run. Not worse: of the steps that were also held
-out for the published student, it may serve at most 2 % fewer correctly, unless the published student misses the target
-there.
+wrong, also among those that it serves in a row from the beginning of a run. Not worse: both students are compared on the
+steps that were also held out for the published student. Of these, the new student may serve at most 2 % fewer correctly,
+unless the published student misses the target on them.
 
 Examples:
   understudy loop --out student --once
@@ -135,7 +135,7 @@ function describeEnd({ status, out, error }: RoundEnd, asJson: boolean): string 
   try {
     if (status === EXIT.done) round = JSON.parse(out) as RoundJson;
   } catch {
-    // A successful end with other output counts as a failure.
+    // If the output is not a report, the round counts as failed, even with status 0.
   }
   if (round !== null) return asJson ? JSON.stringify({ at, ...round }) : `${at} ${describeRoundLine(round)}`;
   const reason = error === '' ? `its process ended with ${status ?? 'a signal'}` : error;

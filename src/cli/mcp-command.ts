@@ -33,8 +33,8 @@ Usage: ${name} [--url URL] [--codebase ID] [--org ID] [--project ID]
 
   --url URL         address of the API; default: SVC_BASE_URL, otherwise http://127.0.0.1:8000
   --codebase ID     the code base for calls without one, such as owner/name
-  --org ID          the organization, and
-  --project ID      the project, if the key is the operator's; a customer's key determines both
+  --org ID          the organization; only with the operator's key
+  --project ID      the project; only with the operator's key, because a customer's key determines both
 
 The API key is read only from SVC_API_KEY, because other users of the machine can see the flags of a process.
 

@@ -7,8 +7,8 @@ import { readFlags } from './flags.ts';
 import { type CliIo, EXIT } from './io.ts';
 import { makeHarmlessLine } from './terminal-text.ts';
 
-const HELP = `Makes the tables of this version in the PostgreSQL database that AUTH_DB_URL names (docs/scale.md). It only goes
-forward, and changes everything or nothing. If two run at the same time, one waits for the other. Run it before the
+const HELP = `Makes the tables of this version in the PostgreSQL database that AUTH_DB_URL names (docs/scale.md). It never goes back
+to an older version, and makes all changes or none. If two commands run at the same time, one waits for the other. Run it before the
 first start of a box, and with each new version before its boxes start. The user of AUTH_DB_URL must be allowed to
 create a schema in the database; the boxes may use another user, with fewer rights.
 
@@ -35,7 +35,7 @@ export async function runMigrate(argv: string[], io: CliIo): Promise<number> {
       '',
       'must be the address of a PostgreSQL database: postgres://USER:PASSWORD@HOST:PORT/DATABASE',
     );
-  // It loads the driver.
+  // Imported only here, because the module loads the driver of PostgreSQL.
   const { checkDatabase, migrateDatabase } = await import('../storage/postgres/truth.ts');
   try {
     if (values.check === true) {

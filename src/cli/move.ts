@@ -27,8 +27,8 @@ import { Progress } from './progress.ts';
 import { makeHarmlessLine } from './terminal-text.ts';
 
 const HELP = `Moves the databases of DATA_DIR (accounts, keys, patterns, findings, traces, runs, usage and so on) into the PostgreSQL database
-that AUTH_DB_URL names, or back. Captures stay where they are (docs/scale.md). All services that use either must be stopped. Everything is
-moved or nothing: rows are compared by number and SHA-256 before the move takes effect.
+that AUTH_DB_URL names, or back. Captures stay where they are (docs/scale.md). Stop all services that use either of them first.
+The command moves everything or nothing: it compares rows by number and SHA-256 before the move takes effect.
 
 --to postgres needs a database that "understudy migrate" has prepared and that has no rows; its user must own the tables. Afterwards
 main.mdb is called main.mdb.moved, and runs.mdb runs.mdb.moved. Remove both when the boxes run. A DATA_DIR that has only runs.mdb adds its
@@ -114,7 +114,7 @@ async function moveIn(place: MovePlace, tell: Teller): Promise<Moved> {
   const files = [paths.main, paths.runs].filter((path) => existsSync(path));
   if (files.length === 0) throw new MoveError(`there is no database ${paths.main}; DATA_DIR sets its folder`);
   for (const path of files) {
-    if (existsSync(`${path}.moved`)) throw new MoveError(`${path}.moved is there already: move it away`);
+    if (existsSync(`${path}.moved`)) throw new MoveError(`${path}.moved ALL already exists: move it away`);
     refuseHalfRestored(path);
     checkDatabase(path);
   }
@@ -199,7 +199,7 @@ async function moveOut({ address, data_dir, data_key }: MovePlace, tell: Teller)
   if (wasInterrupted) rmSync(runs, { force: true });
   for (const path of [main, runs])
     if (existsSync(path))
-      throw new MoveError(`${path} is there already: set another DATA_DIR, or move it away`);
+      throw new MoveError(`${path} already exists: set another DATA_DIR, or move it away`);
   makeFolder(data_dir);
   const parts = [main, runs].map((path) => `${path}.partial`);
   const discard = () => {

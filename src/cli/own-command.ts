@@ -1,5 +1,6 @@
 /**
- * The line with which another program starts a command from any folder: `npx` finds the checkout only within it. Main thread.
+ * The line with which another program starts a command from any folder. `npx` would find a checkout only from a folder
+ * inside it. Main thread.
  */
 
 import { fileURLToPath } from 'node:url';
@@ -11,7 +12,7 @@ export function renderOwnCommand(words: readonly string[]): string {
   return [process.execPath, entry, ...words].map(quoteForShell).join(' ');
 }
 
-/** The entry is beside the sources, compiled or not. */
+/** Finds the entry file, which is beside this file both in the sources and in the compiled package. */
 function findEntry(): string {
   return import.meta.url.endsWith('.ts') ? './understudy.mjs' : '../../../src/cli/understudy.mjs';
 }

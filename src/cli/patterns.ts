@@ -133,7 +133,7 @@ async function importFile(accounts: Accounts, scope: PatternScope, file: string,
         after: { tier, patterns: patterns.length },
       });
   });
-  await io.out(`Left for the pattern store: ${countOf(patterns.length, 'pattern')}.\n`);
+  await io.out(`Queued for the pattern store: ${countOf(patterns.length, 'pattern')}.\n`);
   return EXIT.done;
 }
 

@@ -110,7 +110,7 @@ function describe(
     to === null
       ? 'Start without DATA_KEY_FILE.'
       : `Start with DATA_KEY_FILE=${makeHarmlessLine(resolve(file))} from now on.`;
-  if (was_finished) return `${now}: an earlier change was cut short, and is finished. ${next}\n`;
+  if (was_finished) return `${now}: an earlier change had been interrupted, and is finished now. ${next}\n`;
   const lost =
     damaged === 0 ? '' : `${countOf(damaged, 'value')} could not be read before, and cannot be read now.\n`;
   return `${now}: ${countOf(files, 'file')}, ${(bytes / 1e6).toFixed(1)} MB. ${next}\n${lost}`;

@@ -10,7 +10,7 @@ import { makeHarmlessLine } from './terminal-text.ts';
 
 const PLACE = /^(?:s3|file):\/\//i;
 
-/** The place that `--db` names, and its position in argv; null: it names a file. */
+/** The bucket that `--db` names, and its position in argv; null: `--db` names a file or is absent. */
 export function findPlace(argv: readonly string[]): { at: number; text: string } | null {
   const at = argv.findIndex((word) => word === '--' || word === '--db' || word.startsWith('--db='));
   if (at < 0 || argv[at] === '--') return null;

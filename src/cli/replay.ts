@@ -20,16 +20,16 @@ const HELP = `Serves a captured run to an agent again, offline, to test the agen
 Usage: understudy replay RUN [options] [-- COMMAND [ARGUMENT ...]]
 
 Each request gets the captured answer, byte for byte and with its timing. A request must repeat a captured one; otherwise
-it gets 400, and the error says where it differs. With COMMAND, the agent is started with variables that lead it here
-(ANTHROPIC_BASE_URL, OPENAI_BASE_URL, GOOGLE_GEMINI_BASE_URL), and the command ends with it. Without COMMAND it serves
-until Ctrl-C.
+it gets 400, and the error says where it differs. COMMAND starts the agent, with variables that point to the
+replay (ANTHROPIC_BASE_URL, OPENAI_BASE_URL, GOOGLE_GEMINI_BASE_URL). The replay ends when the agent ends. Without COMMAND,
+it serves until Ctrl-C.
 
   --db FILE      capture database; default: DATA_DIR/capture.mdb
   --port N       listen on this port of 127.0.0.1; default: any free one
   --speed N      N times as fast as captured, 0 for no pauses; default: 1
   --loose        answer a request that differs with the next captured exchange, and say where it differs
   --from N       from model turn N on, requests go to a provider; earlier turns are replayed
-  --to URL       with --from: where they go; default: the gateway of this machine, so that the new run is captured
+  --to URL       with --from: the provider's address; default: the gateway of this machine, which captures the new run
   --model NAME   with --from: ask this model instead of the agent's
   --run ID       with --from: the id of the new run; default: RUN and a time
   --verify CMD   a shell command that judges the result after COMMAND has ended; its exit status becomes replay's. With
@@ -136,7 +136,7 @@ async function serve(run: RecordedRun, flags: ReplayFlags, io: CliIo): Promise<n
   }
 }
 
-/** How the agent and the `--verify` command ended, and the result of the live part; null: there was none. */
+/** How the agent and the `--verify` command ended, and the result of the live part; null: there was no such part. */
 interface Ends {
   status: number | null;
   verdict: number | null;
@@ -194,7 +194,7 @@ function tellEvent(event: ReplayEvent): string {
     }
     case 'differs':
       return makeHarmlessLine(
-        `${describeDifference(event.exchange, event.where)}${event.is_served ? ' (served all the same)' : ''}`,
+        `${describeDifference(event.exchange, event.where)}${event.is_served ? ' (served anyway)' : ''}`,
       );
     case 'unknown':
       return makeHarmlessLine(`not recorded: ${event.where}`);

@@ -47,7 +47,7 @@ interface Place {
   days: Record<string, number | null>;
 }
 
-/** The command's report about it. */
+/** The command's report about one of these databases. */
 interface PlaceState {
   of: Place['of'];
   note: string;
@@ -105,15 +105,15 @@ function describe(clock: string, states: readonly PlaceState[]): string {
       lines.push('  no pass was recorded yet');
       continue;
     }
-    if (confirmed) lines.push('  confirmed: the next pass goes by this clock');
+    if (confirmed) lines.push('  confirmed: the next pass uses this clock');
     else lines.push(`  last accepted pass: ${last_accepted ?? 'unknown'}`);
     const waits = verdict !== 'accepted';
     lines.push(waits ? `  WAITS: ${describeVerdict({ verdict })}` : '  the clock is accepted');
     for (const [kind, { deleted_before, confirmed_before }] of Object.entries(cutoffs))
       lines.push(
         waits && deleted_before !== confirmed_before
-          ? `  ${kind}: deleted before ${deleted_before}; after a confirmation before ${confirmed_before}`
-          : `  ${kind}: deleted before ${deleted_before}`,
+          ? `  ${kind}: deletes data from before ${deleted_before}; after a confirmation, from before ${confirmed_before}`
+          : `  ${kind}: deletes data from before ${deleted_before}`,
       );
   }
   if (states.some(({ verdict }) => verdict !== null && verdict !== 'accepted'))

@@ -28,7 +28,7 @@ It is still not golden if its copy is incomplete or was misread.
 
 Usage: understudy runs mark RUN [good|bad|clear] [--tag TAG]… [--untag TAG]… [--note TEXT] [--score N] [--db FILE] [--json]
 
-  RUN          id of the run, as understudy inspect shows it; clear removes its good or bad
+  RUN          id of the run, as understudy inspect shows it; clear removes the mark good or bad
   --tag TAG    adds a tag, at most ${RUN_TAGS.count} of ${RUN_TAGS.characters} characters each
   --untag TAG  removes a tag
   --note TEXT  a note, which replaces the earlier one; empty removes it
@@ -97,11 +97,11 @@ export async function runRuns(argv: string[], io: CliIo): Promise<number> {
 function readChange(values: FlagValues<typeof FLAGS>, words: readonly string[]): RunMarkChange {
   const [word, ...more] = words;
   if (word !== undefined && !Object.hasOwn(MARK_WORDS, word))
-    throw new UsageError(`say good, bad or clear, not ${makeHarmlessLine(word)}`);
+    throw new UsageError(`the mark must be good, bad or clear, not ${makeHarmlessLine(word)}`);
   refuseWords(more);
   const { tag, untag, note, score } = values;
   if (word === undefined && [tag, untag, note, score].every((value) => value === undefined))
-    throw new UsageError('say how it went: good, bad, clear, --tag, --untag, --note or --score');
+    throw new UsageError('name a change: good, bad, clear, --tag, --untag, --note or --score');
   if (note !== undefined && note.length > RUN_NOTE_CHARACTERS)
     throw new UsageError(`--note: at most ${RUN_NOTE_CHARACTERS} characters`);
   return {

@@ -26,7 +26,7 @@ export const START_SUMMARIES: Record<StartCommand, string> = {
   up: 'start everything: the API and the gateway',
   serve: 'start the API alone',
   gateway: 'start the gateway alone',
-  proxy: 'start the gateway with a proxy for HTTPS_PROXY; --trust says what clients set',
+  proxy: 'start the gateway with a proxy for HTTPS_PROXY; --trust prints what clients set',
 };
 
 const PARTS: Record<StartCommand, { api: boolean; gateway: boolean }> = {
@@ -61,51 +61,51 @@ const GATEWAY_VARIABLES = `  GW_UPSTREAM_BASE      where requests go            
   GW_GEMINI_BASE        behind /gemini               https://generativelanguage.googleapis.com
   GW_BEDROCK_BASE       behind /bedrock/{region}     https://bedrock-runtime.{region}.amazonaws.com
   GW_ROUTES             more upstreams by prefix: {"/openai": "openai", "/own": {"base": "http://…"}}, or a file
-  GW_HOST, GW_PORT      where it listens             127.0.0.1, 8787
+  GW_HOST, GW_PORT      where the gateway listens    127.0.0.1, 8787
   GW_UPSTREAM_CA        PEM file of certificate authorities for upstreams, besides the usual ones   none
-  GW_PROXY_PORT         a proxy for HTTPS_PROXY, too (understudy proxy --help)   none
-  GW_PROXY_HOST         where that listens; beyond loopback it needs keys   127.0.0.1
-  GW_PROXY_HOSTS        hosts whose tunnels it decrypts, comma-separated: names, *.names, default   default
-  GW_PROXY_KEYS         comma-separated; each of its clients must send one   none
-  GW_PROXY_BLIND        where all other tunnels may lead: all, public, off   all; beyond loopback public
-  GW_TLS_CERT, GW_TLS_KEY  PEM files: it listens over TLS, and reads them again when they change   none
+  GW_PROXY_PORT         port of a proxy for HTTPS_PROXY (understudy proxy --help)   none
+  GW_PROXY_HOST         where the proxy listens; beyond loopback it needs GW_PROXY_KEYS   127.0.0.1
+  GW_PROXY_HOSTS        hosts whose tunnels the proxy decrypts, comma-separated: names, *.names, default   default
+  GW_PROXY_KEYS         keys, comma-separated; each client of the proxy must send one   none
+  GW_PROXY_BLIND        allowed targets of all other tunnels: all, public, off   all; beyond loopback public
+  GW_TLS_CERT, GW_TLS_KEY  PEM files for TLS at the gateway, which are read again when they change   none
   GW_NOTE               tag on what is captured      none
-  SVC_RUN_HEADERS       headers of your own that name runs, beside those of known clients   none
+  SVC_RUN_HEADERS       your own headers that name runs, in addition to those of known clients   none
   GW_CAPTURE            off: forward only            on
   OTEL_EXPORTER_OTLP_ENDPOINT         sends captured turns as spans to a collector      none
   OTEL_EXPORTER_OTLP_TRACES_ENDPOINT  the same, a complete address                      none
   OTEL_EXPORTER_OTLP_PROTOCOL         http/protobuf or http/json                        http/protobuf
   OTEL_EXPORTER_OTLP_HEADERS          name=value, comma-separated                       none
-  OTEL_EXPORTER_OTLP_TIMEOUT          of one request, in milliseconds                   10000
+  OTEL_EXPORTER_OTLP_TIMEOUT          timeout of one request, in milliseconds           10000
   OTEL_EXPORTER_OTLP_COMPRESSION      gzip or none                                      none
   OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES   source attributes of the spans      understudy, none
-  OTEL_SDK_DISABLED     true: sends none             false
-  GW_OTEL_CONTENT       on: also texts of messages and tools                        off
+  OTEL_SDK_DISABLED     true: no spans are sent      false
+  GW_OTEL_CONTENT       on: spans also have the texts of messages and tools         off
   SVC_REDACT            mask keys in stored bodies   1
   CAPTURE_BUCKET_URL    where sealed captures go: s3://bucket/prefix?region=…&endpoint=… or file:///folder   none
-  CAPTURE_LOCAL_KEEP    how long they also stay here: 7d, 12h, 50GiB or all   7d
-  CAPTURE_SEAL_AFTER    when the newest captures are sent at the latest: 15m, 1h, 1d   with the size of their file
-  GW_MAX_QUEUE          exchanges waiting to be written; beyond it they are dropped, never delayed   10000
+  CAPTURE_LOCAL_KEEP    how much of them also stays on this machine: 7d, 12h, 50GiB or all   7d
+  CAPTURE_SEAL_AFTER    maximum age of captures that are not sent yet: 15m, 1h, 1d   only the size of their file counts
+  GW_MAX_QUEUE          exchanges that wait to be written; beyond it copies are dropped, and no request is delayed   10000
   GW_MAX_QUEUE_BYTES    the same in bytes            268435456
   GW_MAX_CAPTURE_BYTES  stored part of a body        67108864
   SVC_DISTILL_DIR       the student's folder (understudy distill)   none
-  GW_RELEGATION         shadow: it only says what it would have served; off               on
+  GW_RELEGATION         shadow: the student only reports what it would have served; off   on
   GW_RELEGATION_AUDIT   share of covered steps that the provider serves, for comparison   0.05
   GW_RELEGATION_STICKY  on: a run stays with the provider after it has served a step of the run   off
-  GW_RELEGATION_WIRES   whose steps it serves: messages, chat_completions, responses       messages
+  GW_RELEGATION_WIRES   wire formats that the student serves: messages, chat_completions, responses   messages
   STUDENT_BUCKET_URL    a bucket or folder with one student for several gateways   none
-  STUDENT_SHARING       follow: serve the student there; share: publish the one in SVC_DISTILL_DIR   follow
-  SVC_STUDENT_KEY       for the service of a student of kind http                         none
-  SVC_STUDENT_KEYS      clients' keys that it serves before the provider has accepted them, comma-separated   none
+  STUDENT_SHARING       follow: serve the student in that bucket; share: send the student in SVC_DISTILL_DIR there   follow
+  SVC_STUDENT_KEY       key of the service that a student of kind http asks               none
+  SVC_STUDENT_KEYS      clients' keys that the student serves before the provider has accepted them, comma-separated   none
   GW_STUDENT_TIMEOUT_MS how long a step waits for the student      ${STUDENT_TIMEOUT_MS.exemplar}, with a service ${STUDENT_TIMEOUT_MS.http}
   GW_PRICES             dollars a million tokens: {"model": {"input": 3, "output": 15}}   none
 `;
 
 const API_VARIABLES = `  HOST, PORT            where the API listens        127.0.0.1, 8000
-  TLS_CERT, TLS_KEY     PEM files: it listens over TLS, and reads them again when they change   none
-  PUBLIC_URL            where people reach it        http://HOST:PORT
+  TLS_CERT, TLS_KEY     PEM files for TLS at the API, which are read again when they change   none
+  PUBLIC_URL            where people reach the API   http://HOST:PORT
   MAX_BODY_BYTES        largest request body         5242880
-  CAPTURE_READ_URL      the bucket whose captures it shows, sent there by gateways (CAPTURE_BUCKET_URL)   none
+  CAPTURE_READ_URL      bucket whose captures the API shows; gateways send them there (CAPTURE_BUCKET_URL)   none
   API_AWAKE_US          microseconds that a thread busy-polls after an answer, before it sleeps   100
   VECTOR_STORE_URL      embedded: for patterns       unset: retrieval is empty
   AUTH_DB_URL           embedded: for accounts       unset: static keys only
@@ -114,44 +114,44 @@ const API_VARIABLES = `  HOST, PORT            where the API listens        127.
   VECTOR_STORE_API_KEY, AUTH_DB_SERVICE_KEY          unused: embedded: takes no key
   SVC_KEYS              static API keys, comma-separated   none
   OPERATORS             e-mail addresses that may read captures at /capture/, comma-separated   none
-  GW_ORG                organization whose owners and admins may   none
-  ALERT_PRIVATE_TARGETS private networks that webhooks of alerts may be in, comma-separated; all   none
+  GW_ORG                organization whose owners and admins may read captures   none
+  ALERT_PRIVATE_TARGETS private networks in which webhooks of alerts may be, comma-separated, or all   none
   ALERT_SMTP_URL        sends mail of alerts: smtp://USER:PASSWORD@HOST:PORT, or smtps://   none
-  ALERT_MAIL_FROM       who that mail is from        understudy@localhost
+  ALERT_MAIL_FROM       sender of that mail          understudy@localhost
   AUTH_JWT_SECRET       verifies tokens (HS256)      made and kept in DATA_DIR/secrets
-  AUTH_JWKS_URL         or the provider's keys       none
-  AUTH_JWT_ISSUER, AUTH_JWT_AUDIENCE                 any; with AUTH_JWKS_URL both must be set
+  AUTH_JWKS_URL         verifies tokens by the identity provider's published keys instead   none
+  AUTH_JWT_ISSUER, AUTH_JWT_AUDIENCE                 any; with AUTH_JWKS_URL, set both
   RATE_LIMIT_PER_SEC, RATE_LIMIT_BURST               200, 400 a key
   AUTH_FAIL_RATE_PER_SEC  failed sign-ins an address, after 100 at once; 0: not limited   5
-  RETENTION_DAYS        runs, traces, findings, live events, captures older than this are deleted; 0: kept     0
-  RETENTION_DAYS_RUNS, RETENTION_DAYS_TRACES         the same of one kind: RETENTION_DAYS
+  RETENTION_DAYS        days after which runs, traces, findings, live events and captures are deleted; 0: never   0
+  RETENTION_DAYS_RUNS, RETENTION_DAYS_TRACES         the same for one kind of data: RETENTION_DAYS
   RETENTION_DAYS_FINDINGS, RETENTION_DAYS_LIVE_EVENTS, RETENTION_DAYS_CAPTURES
-  CORS_ALLOWED_ORIGINS  pages that may call, comma-separated   none
-  CORS_ALLOW_DEV_ORIGINS  true: localhost pages too  false
+  CORS_ALLOWED_ORIGINS  origins of web pages that may call the API, comma-separated   none
+  CORS_ALLOW_DEV_ORIGINS  true: also pages of localhost   false
   PLAN_CAPS             interventions a month        {"free":50000,"pro":500000,"enterprise":null}
   STRIPE_SECRET_KEY     turns billing on             none
   STRIPE_WEBHOOK_SECRET, STRIPE_WEBHOOK_THIN_SECRET  none
-  STRIPE_API_BASE       where its API is             Stripe's own
-  EMBEDDING_MODEL_DIR   an ONNX model of your own    the one that ships
-  EMBEDDING_API_KEY, EMBEDDING_API_URL, EMBEDDING_API_MODEL   a remote service instead: none
-  DISTILL_MODEL_URL     a model that words patterns  none: they are worded without one
-  DISTILL_MODEL, DISTILL_MODEL_KEY                   its name and key
+  STRIPE_API_BASE       address of Stripe's API      Stripe's own
+  EMBEDDING_MODEL_DIR   folder of another ONNX model   the built-in model
+  EMBEDDING_API_KEY, EMBEDDING_API_URL, EMBEDDING_API_MODEL   a remote service instead   none
+  DISTILL_MODEL_URL     a model that writes patterns   none: patterns are written without a model
+  DISTILL_MODEL, DISTILL_MODEL_KEY                   name and key of that model
 `;
 
 const COMMON_VARIABLES = `  DATA_DIR              where data is kept           ./data
-  DATA_KEY_FILE         32 random bytes under which it is encrypted   none: it is not
-  SERVER_THREADS, ACTOR_THREADS, COMPUTE_THREADS     auto: by the cores that the process may use
-  HTTP_SERVER           uwebsockets, or node (slower, on one thread)   auto: node where the other has no binary
-  STOP_NOTICE_MS        after a signal, how long /ready says 503 before it stops   0
-  ALLOWED_HOSTS         further names to answer under without a credential, comma-separated   PUBLIC_URL's
-  MAX_CONNECTIONS       of both ports; 0: no cap     half the descriptors (ulimit -n) that are left
-  MAX_CONNECTIONS_PER_ADDRESS   0: no cap            1000 of a public address, no cap for others
-  MIN_UPLOAD_BYTES_PER_SEC      over a minute; slower bodies get 408; 0: none   64
+  DATA_KEY_FILE         file with the key that encrypts the data, 32 random bytes   none: no encryption
+  SERVER_THREADS, ACTOR_THREADS, COMPUTE_THREADS     auto: by the number of cores that the process may use
+  HTTP_SERVER           uwebsockets, or node (slower, on one thread)   auto: node if uwebsockets has no binary here
+  STOP_NOTICE_MS        after a signal, how long /ready answers 503 before the service stops   0
+  ALLOWED_HOSTS         more host names for requests without a credential, comma-separated   PUBLIC_URL's
+  MAX_CONNECTIONS       connections of both ports; 0: no cap   half the descriptors (ulimit -n) that are left
+  MAX_CONNECTIONS_PER_ADDRESS   0: no cap            1000 for a public address, no cap for others
+  MIN_UPLOAD_BYTES_PER_SEC      minimum average over a minute; slower bodies get 408; 0: no minimum   64
   LOG_LEVEL             trace to fatal, or silent    info
 `;
 
 const GATEWAY_FLAGS = `  --host ADDRESS   where the gateway listens (GW_HOST); beyond loopback /__gw/ is open to all who can connect
-  --port N         its port (GW_PORT); 0 for any free one
+  --port N         port of the gateway (GW_PORT); 0: any free port
   --db FILE        capture database; default: DATA_DIR/capture.mdb
   --note TEXT      tag on everything captured by this process (GW_NOTE)
 `;
@@ -172,7 +172,7 @@ Example:
 Usage: understudy serve [--host ADDRESS] [--port N]
 
   --host ADDRESS   where the API listens (HOST)
-  --port N         its port (PORT); 0 for any free one
+  --port N         port of the API (PORT); 0: any free port
 
 Variables, with their defaults:
 ${API_VARIABLES}${COMMON_VARIABLES}`,
@@ -192,8 +192,8 @@ While it runs:
   GET  /__gw/stats      health, queue, counts        GET  /__gw/routes   the upstreams by path
   POST /__gw/flush      write the queue             POST /__gw/rotate   seal the file, open a new one
 `,
-  proxy: `Starts the gateway with a proxy, until SIGTERM or Ctrl-C, for clients that lose features with another base URL. They set
-HTTPS_PROXY. The proxy decrypts tunnels to model providers, and the gateway forwards and stores what passes there. All other
+  proxy: `Starts the gateway with a proxy, until SIGTERM or Ctrl-C. It is for clients that lose features with another base URL: they
+set HTTPS_PROXY instead. The proxy decrypts tunnels to model providers, and the gateway forwards and stores what passes there. All other
 tunnels pass unread. Guide: docs/proxy.md.
 
 Usage: understudy proxy [--host ADDRESS] [--port N] [--db FILE] [--note TEXT]
@@ -201,7 +201,7 @@ Usage: understudy proxy [--host ADDRESS] [--port N] [--db FILE] [--note TEXT]
 
   --trust          print the line that sets HTTPS_PROXY and the authority to trust, and end: eval "$(understudy proxy --trust)"
   --host ADDRESS   where the proxy listens (GW_PROXY_HOST); beyond loopback it needs GW_PROXY_KEYS
-  --port N         its port (GW_PROXY_PORT), default 8788; 0 for any free one
+  --port N         port of the proxy (GW_PROXY_PORT), default 8788; 0: any free port
   --db FILE        capture database; default: DATA_DIR/capture.mdb
   --note TEXT      tag on everything captured by this process (GW_NOTE)
 

@@ -51,7 +51,10 @@ export async function showStep(
   return EXIT.done;
 }
 
-/** Explains the step by the version that decided. If that is no longer kept, the serving version explains it. */
+/**
+ * Explains the step by the version that decided. If that version is not stored any more, the serving version explains
+ * the step.
+ */
 async function explainFrom(
   source: ExchangeSource,
   id: number,
@@ -149,7 +152,9 @@ function describeDoubts(doubts: NonNullable<StudentOpinion['doubts']>): string {
   const parts = DOUBTS.filter(([name]) => doubts[name] >= 0.000_5)
     .toSorted(([a], [b]) => doubts[b] - doubts[a])
     .map(([name, words]) => `${name} ${doubts[name].toFixed(3)} (${words})`);
-  return parts.length === 0 ? 'Nothing speaks against it.' : `The score comes from ${parts.join(', ')}.`;
+  return parts.length === 0
+    ? 'No part of the score speaks against the answer.'
+    : `The score comes from ${parts.join(', ')}.`;
 }
 
 function describeNearest({ exchange_id, distance, answers }: NonNullable<StudentOpinion['nearest']>): string {
@@ -160,7 +165,7 @@ function describeNearest({ exchange_id, distance, answers }: NonNullable<Student
   const said = answers
     .slice(0, 5)
     .map((answer) => `${answer.kind ?? 'a unique answer'} (${countOf(answer.runs, 'run')})`);
-  return `${which} in ${(100 * distance).toFixed(1)} % of the informative marks${said.length === 0 ? '' : `; golden runs answered ${said.join(', ')}`}.`;
+  return `${which} in ${(100 * distance).toFixed(1)} % of the informative features${said.length === 0 ? '' : `; golden runs answered ${said.join(', ')}`}.`;
 }
 
 /** Lays out the values in which the two answers differ, or one line if the answers agree. */

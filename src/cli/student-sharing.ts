@@ -56,7 +56,7 @@ export async function runSharing(
   }
 }
 
-/** Looks once. @returns what is new; null: nothing is new */
+/** Checks once for changes. @returns what has changed; null: nothing */
 type Look = () => Promise<string | null>;
 
 function makeShare(sharing: StudentSharing): Look {
@@ -88,7 +88,7 @@ async function repeat(
     try {
       const news = await look();
       if (news !== null) await onNews(news);
-      if (toldMs !== null) io.err('understudy: it works again\n');
+      if (toldMs !== null) io.err('understudy: sharing the student works again\n');
       toldMs = null;
     } catch (thrown) {
       if (isFirst) throw thrown;

@@ -313,7 +313,7 @@ async function showVersion(place: Place, wanted: number | null): Promise<number>
   const serving = await findServing(directory);
   const version = wanted ?? serving?.version;
   if (version === undefined)
-    throw new OrderError(`${directory}: nothing serves; see understudy student list`);
+    throw new OrderError(`${directory}: no version serves; see understudy student list`);
   const { manifest } =
     version === serving?.version ? { manifest: serving } : await readKept(directory, version);
   const orders = await readOrders(place.directory);
@@ -362,7 +362,7 @@ async function readKept(directory: string, version: number): Promise<{ manifest:
   return { manifest: kept.manifest };
 }
 
-/** Kinds of answers of one variant that are named with their reasons. */
+/** Maximum number of kinds of answers of one variant that are named with their reasons. */
 const REFUSALS_SHOWN = 20;
 
 /** Why kinds of answers are not served, and what would change that; '': all are served. */
@@ -391,7 +391,7 @@ async function readWatched({ watch_path, io }: Place, orders: Orders): Promise<W
 }
 
 function layOutAgents(agents: StudentReport['agents'], palette: Palette): string {
-  if (agents.length === 0) return 'Its agents are not listed.\n';
+  if (agents.length === 0) return 'This version does not list its agent variants.\n';
   return layOutTable(
     [
       { title: 'AGENT', align: 'left' },
@@ -461,7 +461,7 @@ async function rollBack(place: Place, word: string | null, to: number | null): P
   return tell(
     place,
     { version, held: true },
-    `Version ${version} serves, and is held: rounds keep what they make until you publish it (understudy student publish)`,
+    `Version ${version} serves, and is held: rounds store new versions, which do not serve until you publish one (understudy student publish)`,
   );
 }
 
@@ -494,7 +494,7 @@ async function order(
   values: Values,
 ): Promise<number> {
   if ((word === null) === (values.all !== true))
-    throw new UsageError(`say which: understudy student ${action} AGENT, or --all`);
+    throw new UsageError(`name the agent variant: understudy student ${action} AGENT, or --all`);
   // An order in a mistyped directory would have no effect, so report such a directory as list does.
   await listVersions(place.directory);
   const kind = values.kind === undefined ? null : kindByTools(String(values.kind)).slice(0, 300);
@@ -517,7 +517,8 @@ async function order(
 }
 
 async function rename(place: Place, word: string | undefined, wanted: string | null): Promise<number> {
-  if (word === undefined) throw new UsageError('say which: understudy student rename AGENT NAME');
+  if (word === undefined)
+    throw new UsageError('name the agent variant: understudy student rename AGENT NAME');
   const name = wanted === null ? null : cleanAgentName(wanted);
   if (name === '') throw new UsageError('a name needs a character that can be shown');
   await listVersions(place.directory);
@@ -551,7 +552,7 @@ async function listAgents(place: Place): Promise<Set<string>> {
   return new Set([...listed, ...watched.map(({ agent }) => agent)]);
 }
 
-/** @throws OrderError when no agent, or more than one, begins like this or has this name */
+/** @throws OrderError if no agent, or more than one agent, has this name or an id that begins with the word */
 async function findAgent(place: Place, word: string, known: ReadonlySet<string>): Promise<string> {
   if (known.has(word)) return word;
   const names = await readNames(place);

@@ -32,7 +32,7 @@ export function formatJson(value: unknown, indent: number): string {
   return escapeJson(JSON.stringify(value, null, indent));
 }
 
-/** Does the same with text that is JSON or a part of it. In JSON such characters occur only inside strings. */
+/** Escapes these characters in a text that is JSON or a part of it. In JSON they occur only inside strings. */
 export function escapeJson(json: string): string {
   return json.replace(
     /[\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g,

@@ -8,7 +8,7 @@ import { readFlags } from './flags.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
 import { secretOf } from './token-secret.ts';
 
-/** How long a token is valid that this service signs. */
+/** Default lifetime of a token. */
 const TOKEN_HOURS_DEFAULT = 720;
 const TOKEN_HOURS_MAX = 8_760;
 
@@ -18,13 +18,14 @@ same user; the first use makes the user and an organization.
 Usage: understudy token --email ADDRESS [--name NAME] [--hours N] [--json]
        understudy token --owner [--hours N] [--json]
 
-  --email ADDRESS   who it is for
-  --owner           for the owner, like the link that a start shows on a terminal
-  --name NAME       their name
-  --hours N         how long it is valid: 1 to ${TOKEN_HOURS_MAX}; default: ${TOKEN_HOURS_DEFAULT}, for the owner ${OWNER_TOKEN_HOURS}
-  --json            the token and its end, as JSON
+  --email ADDRESS   the address of the user
+  --owner           a token of the owner, as in the link that a start shows on a terminal
+  --name NAME       the name of the user
+  --hours N         lifetime of the token in hours: 1 to ${TOKEN_HOURS_MAX}; default: ${TOKEN_HOURS_DEFAULT}, for the owner ${OWNER_TOKEN_HOURS}
+  --json            the token and its expiry, as JSON
 
-It is signed with AUTH_JWT_SECRET, or with the secret in DATA_DIR/secrets. It signs in everyone who has it, so keep it safe.
+The token is signed with AUTH_JWT_SECRET, or with the secret in DATA_DIR/secrets. Anyone who has the token can sign in with
+it, so keep it secret.
 
 Example:
   curl -H "Authorization: Bearer $(understudy token --email ann@example.com)" http://127.0.0.1:8000/auth/me

@@ -155,7 +155,9 @@ export async function runTrace(
 /** Warns about runs and exchanges that the trace leaves out. */
 function warnOfMissing({ forgotten, not_indexed }: RunChains, io: CliIo): void {
   if (forgotten > 0)
-    io.err(`warning: ${countOf(forgotten, 'earlier run')} beyond what one trace holds: see --run\n`);
+    io.err(
+      `warning: ${countOf(forgotten, 'earlier run')} left out, because one trace cannot hold more: use --run\n`,
+    );
   if (not_indexed > 0) io.err(`warning: ${describeNotIndexed(not_indexed)}\n`);
 }
 
@@ -282,7 +284,7 @@ class FileSink implements LineSink {
   #end = 0;
 
   /**
-   * @param of identifies what is traced; only a trace of the same content is continued
+   * @param of the database and the run. An interrupted trace is continued only if both are the same
    * @throws the system's error when the file cannot be created
    */
   static async open(path: string, of: { db: string; run: string | null }): Promise<FileSink> {

@@ -161,7 +161,7 @@ describe('/alerts', () => {
     const id = stdout.trim();
     expect(id).toMatch(/^alr_/);
     expect((await alerts('list')).stdout).toMatch(
-      /by file +not looked at yet +- +runs above 2 \(last 3600 s\)/,
+      /by file +not checked yet +- +runs above 2 \(last 3600 s\)/,
     );
     hook.received.length = 0;
     expect(await alerts('test', 'by file')).toMatchObject({

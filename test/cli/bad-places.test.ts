@@ -6,8 +6,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { runCli } from './child.ts';
 import { runHere } from './here.ts';
 
-const ELSEWHERE = /: correct that, or set another DATA_DIR \(.*\)$/;
-const ANOTHER = /: name another place$/;
+const ELSEWHERE = /: correct the path, or set another DATA_DIR \(.*\)$/;
+const ANOTHER = /: name another path$/;
 
 let root: string;
 let file: string;
@@ -57,7 +57,7 @@ describe('one line names a DATA_DIR that is not a folder:', () => {
         const line = await refuse(argv, DATA_DIR, isProcess ? runCli : runHere);
         expect(line).toMatch(ELSEWHERE);
         expect(line).toContain(`understudy: ${file} is not a folder`);
-        expect(line).toContain(`(${DATA_DIR} now)`);
+        expect(line).toContain(`(now ${DATA_DIR})`);
       }
     }
   });
@@ -105,10 +105,10 @@ describe('one line names an impossible path:', () => {
   it('where nothing can be created', async () => {
     for (const out of ['/proc/understudy', '/proc/understudy/below'])
       expect(await refuse(['backup', '--out', out], data)).toBe(
-        'understudy: nothing can be made in /proc: name another place',
+        'understudy: nothing can be made in /proc: name another path',
       );
     const line = await refuse(['patterns', 'export', '--tier', 'e2', '/proc/understudy/x'], data);
-    expect(line).toBe('understudy: there is no /proc/understudy: name another place');
+    expect(line).toBe('understudy: there is no /proc/understudy: name another path');
   });
 
   it('of a capture database for a backup, which is not left out silently', async () => {

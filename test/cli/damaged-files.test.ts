@@ -220,7 +220,7 @@ describe('a guarded command', () => {
     );
     expect(status).toBe(1);
     expect(err).toBe(
-      `understudy: the file: damaged: reading it ended with ${signal}. Take it from a backup (understudy restore)\n`,
+      `understudy: the file: damaged: the process that read it ended with ${signal}. Restore it from a backup (understudy restore)\n`,
     );
   });
 
@@ -233,8 +233,8 @@ describe('a guarded command', () => {
       expect(status).toBe(1);
       expect(err).toBe(
         signal === 'SIGKILL'
-          ? 'understudy: the file: reading it was killed, perhaps because memory ran out\n'
-          : `understudy: the file: reading it was ended by ${signal}\n`,
+          ? 'understudy: the file: the process that read it was killed, perhaps because memory ran out\n'
+          : `understudy: the file: the process that read it was ended by ${signal}\n`,
       );
     },
   );

@@ -48,7 +48,7 @@ describe('an error names the path that is full', () => {
     const traced = await runCli(['trace', '--out', traces], { DATA_DIR });
     expect(traced).toMatchObject({
       code: 1,
-      stderr: `understudy: no space is left for ${traces}: name another place\n`,
+      stderr: `understudy: no space is left for ${traces}: name another path\n`,
     });
     const patterns = join(DATA_DIR, 'patterns.jsonl');
     symlinkSync('/dev/full', patterns);
@@ -60,7 +60,7 @@ describe('an error names the path that is full', () => {
     const exported = await runCli(['patterns', 'export', '--tier', 'e3', patterns], { DATA_DIR });
     expect(exported).toMatchObject({
       code: 1,
-      stderr: `understudy: no space is left for ${patterns}: name another place\n`,
+      stderr: `understudy: no space is left for ${patterns}: name another path\n`,
     });
   });
 
@@ -74,10 +74,10 @@ describe('an error names the path that is full', () => {
       // LMDB itself prints lines before the last one.
       return stderr.trimEnd().split('\n').at(-1);
     };
-    const other = `correct that, or set another DATA_DIR (${DATA_DIR} now)`;
+    const other = `correct the path, or set another DATA_DIR (now ${DATA_DIR})`;
     const out = join(DATA_DIR, 'backup');
     expect(await lastLine(['backup', '--out', out], DATA_DIR, '4096')).toBe(
-      `understudy: ${out} may become no larger: name another place`,
+      `understudy: ${out} may become no larger: name another path`,
     );
     expect(readdirSync(DATA_DIR).filter((name) => name.startsWith('backup'))).toEqual([]);
     const keys = ['keys', 'create', '--org', 'acme', '--name', 'more'];
@@ -91,7 +91,7 @@ describe('an error names the path that is full', () => {
     await runCli(['backup', '--out', out], { DATA_DIR });
     const empty = makeFolder();
     expect(await lastLine(['restore', '--from', out], empty, '4096')).toBe(
-      `understudy: ${join(empty, 'main.mdb')} may become no larger: correct that, or set another DATA_DIR (${empty} now)`,
+      `understudy: ${join(empty, 'main.mdb')} may become no larger: correct the path, or set another DATA_DIR (now ${empty})`,
     );
   });
 });

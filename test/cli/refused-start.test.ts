@@ -115,7 +115,7 @@ describe('a start that fails', () => {
       // The line and the status are those of every other command.
       expect(await (DATA_DIR === file ? refuse : refuseHere)({ DATA_DIR })).toEqual({
         code: 1,
-        line: `understudy: ${reason}: correct that, or set another DATA_DIR (${DATA_DIR} now)`,
+        line: `understudy: ${reason}: correct the path, or set another DATA_DIR (now ${DATA_DIR})`,
       });
     }
   });

@@ -199,7 +199,7 @@ describe('agents', () => {
     expect(await json('rename', 'triage.0')).toMatchObject({ agent: 'triage.0', name: null });
     expect((await names())[0]).toEqual(['You sort triage.0 tickets', false]);
     await refuse(2, 'a name needs a character', 'rename', 'triage.0', '\u200b');
-    await refuse(2, 'say which', 'rename');
+    await refuse(2, 'name the agent variant', 'rename');
     await refuse(1, 'there is no agent x', 'rename', 'x', 'Support desk');
     writeFileSync(join(directory, 'names.json'), '{}');
     await refuse(1, 'names.json: damaged', 'rename', 'triage.0', 'Support desk');
@@ -266,8 +266,8 @@ describe('wrong use', () => {
     await publish('one');
     const before = readdirSync(directory);
     await refuse(2, 'name the action: list, show', 'dance');
-    await refuse(2, 'say which: understudy student suspend AGENT, or --all', 'suspend');
-    await refuse(2, 'say which', 'resume', 'triage.0', '--all');
+    await refuse(2, 'name the agent variant: understudy student suspend AGENT, or --all', 'suspend');
+    await refuse(2, 'name the agent variant', 'resume', 'triage.0', '--all');
     await refuse(2, '--share requires publish', 'rollback', '--share', '0.1');
     await refuse(2, '--share takes a number from 0 to 1', 'publish', '--share', '10');
     await refuse(2, 'a version is a whole number', 'show', 'newest');

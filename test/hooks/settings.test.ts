@@ -88,7 +88,7 @@ describe('installed settings', () => {
     expect(await write()).toMatchObject({ code: 0, stdout: `Written to ${file}\n` });
     const first = readFileSync(file, 'utf8');
     expect(Object.keys(read().hooks)).toContain('PostToolUse');
-    expect(await write()).toMatchObject({ code: 0, stdout: `${file} has them already\n` });
+    expect(await write()).toMatchObject({ code: 0, stdout: `${file} already has the hooks\n` });
     expect(readFileSync(file, 'utf8')).toBe(first);
     expect(readdirSync(join(folder, '.claude'))).toEqual(['settings.json']);
   });
@@ -115,7 +115,7 @@ describe('installed settings', () => {
     ]);
     expect(await hooks('claude-code', '--remove', '--file', file)).toMatchObject({
       code: 0,
-      stdout: `Taken out of ${file}\n`,
+      stdout: `Removed from ${file}\n`,
     });
     expect(read()).toEqual({ ...before, hooks: { PostToolUse: [own], PreToolUse: [own], Notification: [] } });
     expect(await hooks('claude-code', '--remove', '--file', file)).toMatchObject({
