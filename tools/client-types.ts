@@ -42,7 +42,7 @@ const ENDPOINTS: Endpoint[] = [health, ...GROUPS.flatMap((group): Endpoint[] => 
 const SUCCESSES = [200, 201, 202, 204];
 
 const HEAD = `/**
- * What each operation of the API takes and answers, in the words of the wire. \`node tools/client-types.ts\` makes this file from
+ * The request and the answer of each operation of the API, with the names of the wire format. \`node tools/client-types.ts\` makes this file from
  * src/contract. Types; any thread.
  */
 
@@ -205,7 +205,7 @@ export function writeClientTypes(): string {
       ? `export interface ${name} ${type}`
       : `export type ${name} = ${type};`,
   );
-  const tenant = `/** Of a static key or a JWT; a customer's key has its own. */
+  const tenant = `/** The tenant of a request with a static key or a JWT. A customer's key determines its tenant. */
 export interface TenantNames {
   org_id?: string | undefined;
   project_id?: string | undefined;

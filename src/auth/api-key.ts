@@ -13,7 +13,7 @@ const BASE62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 const RANDOM_CHARACTERS = 30;
 const CHECK_CHARACTERS = 6;
 const API_KEY = /^svc_(?:live|test)_([0-9A-Za-z]{30})([0-9A-Za-z]{6})$/;
-/** 62 · 4: larger bytes would make some characters more likely than others. */
+/** 62 · 4. Larger bytes are not used, because they would make some characters more likely than others. */
 const EVEN_BYTES = 248;
 const PREFIX_CHARACTERS = 12;
 const LAST_CHARACTERS = 4;

@@ -47,16 +47,16 @@ export class ApiKeys implements CredentialKind {
     const nowMs = this.#clock.wallMs();
     if (known === null || known.expires_ms <= nowMs) return null;
     this.#uses?.count(known.principal.id);
-    // A difference in either direction: notes continue after a clock is set back.
+    // The absolute difference, so that uses are still recorded after the clock was set back.
     if (Math.abs(nowMs - known.touched_ms) >= TOUCH_EVERY_MS) {
       known.touched_ms = nowMs;
-      // A use that cannot be noted is not refused.
+      // A request is accepted even if its time of use cannot be stored.
       this.#store.touch(known.principal.id, nowMs).catch(() => {});
     }
     return known.principal;
   }
 
-  /** Looked up by hash, without comparing any part of the key. */
+  /** Looks the key up by its hash, so that no part of the key itself is compared. */
   #find(token: string, digest: string): KnownKey | null {
     const { epoch } = this.#revocations;
     let record: KeyRecord | undefined;

@@ -25,7 +25,7 @@ const BEARER = /^bearer +([\x21-\x2b\x2d-\x7e]+) *$/i;
 export class Authenticator {
   readonly #kinds: readonly CredentialKind[];
 
-  /** @param kinds asked in this order */
+  /** @param kinds tried in this order */
   constructor(kinds: readonly CredentialKind[]) {
     this.#kinds = kinds;
   }

@@ -8,7 +8,8 @@ import { RecentMap } from '../std/recent-map.ts';
 import type { Revocations } from './revocations.ts';
 
 /**
- * Maximum number of verified credentials that a server thread keeps, and for how long (document 2: about 60 seconds).
+ * Maximum number of verified credentials in the cache of a server thread, and how long each stays (document 2: about 60
+ * seconds).
  */
 export const CREDENTIAL_CACHE = { entries: 50_000, fresh_ms: 30_000 } as const;
 
@@ -50,7 +51,8 @@ export class CredentialCache<Value> {
   }
 
   /**
-   * Stores a result that was determined at the given epoch; stores nothing if something was revoked meanwhile.
+   * Stores the result of a verification that began at the given epoch. Stores nothing if anything was revoked after
+   * that.
    * @param until_ms the credential's own expiry, on the wall clock
    */
   set(digest: string, value: Value, epoch: number, until_ms = Number.POSITIVE_INFINITY): void {

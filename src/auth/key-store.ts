@@ -1,12 +1,12 @@
-/** What checking a credential needs of the stored keys. Server threads. */
+/** The operations on stored keys that the check of a credential needs. Server threads. */
 import type { Accounts } from '../storage/ports/accounts.ts';
 import type { KeyReads, KeyRecord } from '../storage/ports/keys.ts';
 
-/** The operations for checking a credential. */
+/** Stored keys, as the check of a credential reads them. */
 export interface KeyStore {
   /** Reads the present state, including earlier commits of other threads. */
   findByHash(hash: string): KeyRecord | undefined;
-  /** Notes that the key was used, at most once a minute. */
+  /** Stores the time at which the key was used, at most once a minute. */
   touch(id: string, nowMs: number): Promise<void>;
 }
 
@@ -25,7 +25,7 @@ export class StoredKeys implements KeyStore {
   }
 
   async touch(id: string, nowMs: number): Promise<void> {
-    // After a revocation every key is verified again; most were noted shortly before.
+    // This avoids most writes after a revocation, when every thread verifies every key again.
     if (isNoted(this.#accounts.keys, id, nowMs)) return;
     await this.#accounts.transact(({ keys }) => {
       if (!isNoted(keys, id, nowMs)) keys.noteUse(id, nowMs);

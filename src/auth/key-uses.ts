@@ -1,6 +1,7 @@
 /**
  * Counts requests by API key and UTC day, in memory, and adds the counts to the rows at intervals. A crash loses the
- * last moments. While more than KEY_USES_WAITING keys wait, further ones are not counted. Server threads.
+ * last moments. While KEY_USES_WAITING keys wait for the next write, requests with further keys are not counted. Server
+ * threads.
  */
 import { systemClock } from '../std/clock.ts';
 import type { Accounts } from '../storage/ports/accounts.ts';
@@ -26,7 +27,7 @@ export class KeyUses {
     this.#timer ??= setTimeout(() => void this.flush(), KEY_USES_EVERY_MS).unref();
   }
 
-  /** Resolves when the counts are written, or cannot be written. */
+  /** Resolves when the counts are written, or when writing them has failed. */
   flush(): Promise<void> {
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#timer = null;
@@ -37,7 +38,7 @@ export class KeyUses {
     const written = this.#accounts.transact(({ keys }) => {
       for (const [id, requests] of counted) keys.addRequests(id, day, requests);
     });
-    // A failure to count must not fail anything else.
+    // If the counts cannot be written, no request fails.
     this.#writing = written.catch(() => {});
     return this.#writing;
   }

@@ -1,5 +1,5 @@
 /**
- * The membership information that the API's checks need from the control plane. Types; server threads.
+ * The interface through which the API's checks read a user's membership from the control plane. Types; server threads.
  */
 import type { Role } from '../domain/role.ts';
 import type { UserIdentity } from './principal.ts';
@@ -12,7 +12,7 @@ export interface Membership {
 
 export interface MembershipReader {
   /**
-   * @returns null, the same for an unknown organization and for one of which the user is not a member
+   * @returns null if the organization is unknown or the user is not a member of it
    * @throws CatalogueError (or rejects) `unauthenticated` for a token that is older than the deletion of its account
    */
   roleOf(user: UserIdentity, org_id: string): Membership | null | Promise<Membership | null>;

@@ -1,7 +1,7 @@
 /**
- * The dashboard's session: a signed-in user's token in a cookie that no script can read (HttpOnly) and that no page
- * of another site can send (SameSite=Strict). Pages of the same site with another port or name are refused by the
- * browser's own headers about the request. The cookie's token passes every check of a token. Server threads.
+ * The dashboard's session: a signed-in user's token in a cookie that no script can read (HttpOnly) and that no page of
+ * another site can send (SameSite=Strict). Pages of the same site with another port or name are recognized by the
+ * headers that browsers add, and refused. The token in the cookie must pass every check of a token. Server threads.
  */
 import { decodeJwt } from 'jose';
 import { CatalogueError } from '../errors.ts';
@@ -28,8 +28,8 @@ function nameCookie({ headers }: Asked): string {
 }
 
 /**
- * @returns the value of `Authorization`, otherwise the session's token in the same form; undefined without either. A
- *   page of another origin has no session
+ * @returns the value of `Authorization`, otherwise the session's token in the same form; undefined if the request has
+ *   neither. The session of a page of another origin is ignored
  * @throws CatalogueError `cross_site` if a page of another or an unknown origin would change something
  */
 export function authorizationOf(request: Asked): string | undefined {

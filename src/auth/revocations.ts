@@ -1,7 +1,8 @@
 /**
- * Signals to all threads of the process that a credential was revoked or a membership ended: each clears its caches
- * of credentials. Revocations are rare, so one counter for all of them is enough. Streams, which are many and
- * long-lived, check again only for their own organization, with one of a fixed number of counters. Any thread.
+ * Signals to all threads of the process that a credential was revoked or a membership ended. Each thread then clears
+ * its caches of credentials. Revocations are rare, so one counter for all of them is enough. Live streams are many and
+ * long-lived, so a stream checks its credential again only after a revocation in its own organization. Organizations
+ * share a fixed number of counters for this. Any thread.
  */
 import { hash } from 'node:crypto';
 
@@ -29,13 +30,13 @@ export class Revocations {
     return Atomics.load(this.#counters, slotOf(org_id));
   }
 
-  /** To be called when a revocation in the organization is durable, before it is acknowledged. */
+  /** Call it when a revocation in the organization is durable, before the revocation is acknowledged. */
   announce(org_id: string): void {
     Atomics.add(this.#counters, 0, 1);
     Atomics.add(this.#counters, slotOf(org_id), 1);
   }
 
-  /** To be called when other boxes changed credentials or memberships of organizations. */
+  /** Call it when other boxes have changed credentials or memberships. */
   announceAll(): void {
     for (let slot = 0; slot <= ORGANIZATION_COUNTERS; slot++) Atomics.add(this.#counters, slot, 1);
   }

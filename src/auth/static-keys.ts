@@ -8,7 +8,10 @@ const NAME_DIGITS = 12;
 
 export class StaticKeys implements CredentialKind {
   readonly #known: readonly { digest: Buffer; principal: StaticPrincipal }[];
-  /** Presented keys that were valid: at most one for each configured key. An invalid one is compared every time. */
+  /**
+   * Valid keys that requests have presented, at most one for each configured key. An invalid key is compared every
+   * time.
+   */
   readonly #seen = new Map<string, StaticPrincipal>();
 
   constructor(keys: readonly string[]) {
@@ -20,7 +23,8 @@ export class StaticKeys implements CredentialKind {
   }
 
   /**
-   * Compares digests, all of them and in constant time, so that the duration does not reveal how close a guess is.
+   * Compares the digest with those of all keys in constant time, so that the duration does not reveal how close a guess
+   * is.
    */
   verify(token: string): StaticPrincipal | null {
     const seen = this.#seen.get(token);

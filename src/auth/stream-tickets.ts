@@ -1,9 +1,9 @@
 /**
- * Tickets for the live stream: a browser's `EventSource` cannot send `Authorization`, so the query may contain a
- * ticket that is valid for a minute. A ticket is the credential and its tenant, encrypted with a key that exists only
- * in this process's memory: a ticket in a proxy's log is useless after a minute, and after a restart. Boxes that share a database
- * derive the same key, because a ticket of one must open the stream of another. A redeemed ticket passes every check of
- * its credential. Server threads.
+ * Tickets for the live stream: a browser's `EventSource` cannot send `Authorization`, so the query may contain a ticket
+ * that is valid for a minute. A ticket is the credential and its tenant, encrypted with a key that exists only in this
+ * process's memory: a ticket in a proxy's log is useless after a minute, and after a restart. Boxes that share a
+ * database derive the same key, because a ticket of one box must open the stream of another box. A redeemed ticket
+ * passes every check of its credential. Server threads.
  */
 import { hkdfSync, randomFillSync } from 'node:crypto';
 import { EncryptJWT, jwtDecrypt } from 'jose';
@@ -27,7 +27,7 @@ export class StreamTickets {
   readonly #key: Uint8Array;
   readonly #clock: Pick<Clock, 'wallMs'>;
 
-  /** @param key from {@link allocate}; all server threads have the same one */
+  /** @param key from {@link allocate}, the same for all server threads */
   constructor(key: SharedArrayBuffer, clock: Pick<Clock, 'wallMs'> = systemClock) {
     // A copy, because the library does not accept shared memory.
     this.#key = new Uint8Array(key).slice();
@@ -42,11 +42,11 @@ export class StreamTickets {
   }
 
   /**
-   * Replaces a key by the one that all boxes with these secrets have.
-   * @param secrets at least one that only the boxes know
+   * Replaces the key by a key that is the same on all boxes with these secrets.
+   * @param secrets at least one secret that only the boxes know
    */
   static derive(key: SharedArrayBuffer, secrets: readonly Uint8Array[]): void {
-    // With their lengths, so that other secrets never make the same bytes.
+    // The length of each secret is included, so that different secrets never make the same bytes.
     const parts = secrets.flatMap((secret) => [Buffer.from(`${secret.length}:`), secret]);
     const derived = hkdfSync('sha256', Buffer.concat(parts), '', 'understudy 1 stream tickets', KEY_BYTES);
     new Uint8Array(key).set(new Uint8Array(derived));
@@ -86,7 +86,7 @@ export class StreamTickets {
         contentEncryptionAlgorithms: [HEADER.enc],
         requiredClaims: ['exp', 'authorization', 'org_id'],
       });
-      // It was decrypted and authenticated with our key, so `issue` wrote it.
+      // The ticket was decrypted and authenticated with this key, so `issue` made it.
       return payload as unknown as TicketClaims;
     } catch (cause) {
       throw new CatalogueError('unauthenticated', 'The ticket is not valid, or it has expired', { cause });

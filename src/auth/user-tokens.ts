@@ -30,13 +30,16 @@ interface UserTokenOptions {
   audience: string | null;
 }
 
-/** Published keys are public, so only asymmetric algorithms are allowed. */
+/**
+ * Algorithms for published keys. All are asymmetric: with a symmetric algorithm, anyone could sign tokens with the
+ * published key.
+ */
 const PUBLIC_ALGORITHMS = [
   ...['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512'],
   ...['ES256', 'ES384', 'ES512', 'EdDSA', 'Ed25519'],
 ];
 const JWT = /^[\w-]{1,1024}\.[\w-]+\.[\w-]+$/;
-/** Maximum characters of claims that are kept. */
+/** Maximum length of a claim that is kept. */
 const CLAIM_CHARACTERS = 255;
 /** Deadline for the provider's answer. */
 const JWKS_TIMEOUT_MS = 5_000;

@@ -1,11 +1,11 @@
 /**
- * The payment processor that the operator's configuration names. Its library has hundreds of modules, which
- * are loaded only when it is used. Server threads.
+ * Opens the payment processor that the operator's configuration names. The processor's library has hundreds of modules,
+ * so it is loaded only if billing is on. Server threads.
  */
 import { CatalogueError } from '../errors.ts';
 import type { PaymentProcessor, WebhookVerifier } from './processor.ts';
 
-/** What the configuration says about billing; null: not set. */
+/** The settings of billing; null: not set. */
 interface BillingChoice {
   secret_key: string | null;
   /** Address of the processor's API; null: not set, and the default is used. */

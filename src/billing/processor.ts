@@ -6,7 +6,7 @@ export interface ProcessorEvent {
   type: string;
   /** Seconds since the epoch. */
   created_s: number;
-  /** The object itself, of a full event; where to ask for it, of a thin one. */
+  /** For a full event, the object itself. For a thin event, where to fetch the object. */
   object:
     | { kind: 'full'; fields: Readonly<Record<string, unknown>> }
     | { kind: 'thin'; id: string; type: string };
@@ -26,17 +26,16 @@ export interface PaymentProcessor {
    * @throws CatalogueError `not_found` when no price has the look-up key, `unavailable` when the processor does not answer
    */
   createCheckout(request: CheckoutRequest): Promise<{ url: string; session_id: string }>;
-  /** A page on which a customer manages what it has. @throws CatalogueError `unavailable` */
+  /** A page on which a customer manages their subscription. @throws CatalogueError `unavailable` */
   createPortal(customer: string): Promise<{ url: string }>;
   /**
-   * Ends a subscription immediately; has no effect on an ended or unknown one. @throws CatalogueError
-   * `unavailable`
+   * Ends a subscription immediately. An ended or unknown subscription is ignored. @throws CatalogueError `unavailable`
    */
   cancelSubscription(id: string): Promise<void>;
   /**
    * The present object of a thin event.
    * @returns null if the processor has no such object
-   * @throws CatalogueError `unavailable` if it does not answer, so that the event is sent again
+   * @throws CatalogueError `unavailable` if the processor does not answer; the processor then sends the event again
    */
   fetchObject(type: string, id: string): Promise<Readonly<Record<string, unknown>> | null>;
 }

@@ -7,7 +7,7 @@ import { CatalogueError } from '../errors.ts';
 import { BILLING_REQUEST_MS } from '../limits.ts';
 import type { CheckoutRequest, PaymentProcessor, ProcessorEvent, WebhookVerifier } from './processor.ts';
 
-/** Age in seconds from which on a webhook's signature is refused (document 4, "Usage and billing"). */
+/** Maximum age of a webhook's signature, in seconds. Older signatures are refused (document 4, "Usage and billing"). */
 const WEBHOOK_TOLERANCE_S = 300;
 
 interface StripeOptions {
@@ -16,7 +16,7 @@ interface StripeOptions {
   api_base: string | null;
   /** Address to which people return from the processor's pages. */
   return_url: string;
-  /** Time limit for our requests. */
+  /** Time limit of a call to the processor. */
   request_ms?: number;
 }
 
@@ -67,7 +67,7 @@ export class StripeProcessor implements PaymentProcessor {
       customer === null
         ? create(anybody)
         : create({ customer }).catch((thrown: unknown) => {
-            // The customer was deleted at the processor: this is a new one.
+            // The customer was deleted at the processor, so the checkout makes a new customer.
             if (isMissing(thrown)) return create(anybody);
             throw thrown;
           }),
@@ -116,8 +116,8 @@ export class StripeProcessor implements PaymentProcessor {
   }
 
   /**
-   * Rewords the processor's failures, whose own texts may contain parts of the key. Its library retries by
-   * itself, so there is a separate deadline for the whole call; later answers are dropped.
+   * Replaces the texts of the processor's errors, which may contain parts of the key. The library retries failed
+   * requests, so the whole call has a separate deadline. A later answer is ignored.
    */
   async #call<Value>(work: () => Promise<Value>): Promise<Value> {
     let timer: NodeJS.Timeout | undefined;
@@ -142,7 +142,7 @@ function isMissing(thrown: unknown): boolean {
   return thrown.statusCode === 404 || (thrown.code === 'resource_missing' && thrown.param === 'customer');
 }
 
-/** For the log: kinds and codes, but no texts of the processor. */
+/** Describes a failure for the log, with kinds and codes but without texts of the processor. */
 function describeFailure(thrown: unknown): string {
   if (!(thrown instanceof Stripe.errors.StripeError)) return 'no answer in time';
   const { type, statusCode, code, param } = thrown;
@@ -194,7 +194,8 @@ function readEvent(text: string): ProcessorEvent | null {
       id: isId(related?.id) ? related.id : '',
       type: isId(related?.type) ? related.type : '',
     };
-    // `v1.` marks an event whose object has the form of the API's version 1; the rest is the name it always had.
+    // `v1.` marks an event whose object has the form of the API's version 1. Without this prefix, the names of thin and
+    // full events are the same.
     return { id: fields.id, type: fields.type.replace(/^v1\./, ''), created_s, object };
   }
   const object = objectOf(objectOf(fields.data)?.object);

@@ -1,10 +1,10 @@
 /**
- * The current run of the executing code. It is kept across every await without an argument, in one
- * AsyncLocalStorage for all clients. Any thread.
+ * The current run of the executing code. One AsyncLocalStorage for all clients keeps it across every await, so code
+ * need not pass the run. Any thread.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
 
-/** A run, with the runs that enclose it. */
+/** A run and the scope that encloses it. */
 interface Scope<Run> {
   run: Run;
   outer: Scope<Run> | undefined;

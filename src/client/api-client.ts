@@ -39,7 +39,9 @@ interface ConnectionSettings {
   baseUrl: URL;
   apiKey: string;
   timeoutMs: number;
-  /** Added to requests that do not name a tenant; undefined: the key determines it, or `default` applies. */
+  /**
+   * Added to requests that name no organization. undefined: the key determines the organization, or it is `default`.
+   */
   orgId?: string | undefined;
   projectId?: string | undefined;
   userAgent: string;
@@ -132,7 +134,7 @@ export class Caller {
         this.counts.failed += 1;
         if (attempt >= attempts || !mayRepeat(thrown, isRepeatable)) throw thrown;
         const waitMs = backOffMs(attempt, thrown as UnderstudyError);
-        // Give up if the time limit would end before the next attempt.
+        // There is no next attempt if the time limit would end before it.
         if (performance.now() + waitMs >= deadline) throw thrown;
         await pause(waitMs, manner);
         this.counts.repeated += 1;
@@ -184,7 +186,7 @@ export class Caller {
     signal?.throwIfAborted();
     if (!this.circuit.admit()) {
       const { origin } = this.#settings.baseUrl;
-      throw new CircuitOpenError(`${origin} did not answer recently; requests to it are paused`);
+      throw new CircuitOpenError(`${origin} did not answer recently; the client pauses its requests`);
     }
     this.counts.sent += 1;
     try {
@@ -202,8 +204,7 @@ export class Caller {
   }
 
   /**
-   * Makes path, query and body. The tenant is in the body if the request has one, because static
-   * keys require that.
+   * Makes path, query and body. The tenant is in the body if the request has a body, because static keys require that.
    */
   #render(path: string, method: string, request: AnyRequest): { target: string; body: string | undefined } {
     const { orgId, projectId } = this.#settings;
@@ -242,7 +243,7 @@ function parse(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
-    // A proxy before the service may answer in another format.
+    // A proxy between client and service may answer in another format.
     return undefined;
   }
 }

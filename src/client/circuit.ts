@@ -48,27 +48,27 @@ export class Circuit {
     return true;
   }
 
-  /** Allows the next request, no matter how recently the last one failed. */
+  /** Allows the next request, however recently the last request failed. */
   hurry(): void {
     this.#opensUntil = 0;
   }
 
-  /** The service answered, even if it refused. */
+  /** Notes that the service answered, with success or with a refusal. */
   noteAnswer(): void {
     this.#state = 'closed';
     this.#failures = 0;
     this.#coolDownMs = COOL_DOWN_MS;
   }
 
-  /** The service answered with a server error. */
+  /** Notes that the service answered with a server error. */
   noteServerError(): void {
     this.#failures += 1;
     if (this.#state === 'half-open' || this.#failures >= FAILURES_MAX) this.noteSilence();
   }
 
-  /** The service did not answer. */
+  /** Notes that the service did not answer. */
   noteSilence(): void {
-    // If several concurrent requests get no answer, only the first of them opens the circuit.
+    // Only the first of several concurrent requests without an answer opens the circuit.
     if (this.#state === 'open') return;
     if (this.#state === 'half-open') this.#coolDownMs = Math.min(2 * this.#coolDownMs, COOL_DOWN_MAX_MS);
     this.#state = 'open';
@@ -76,7 +76,7 @@ export class Circuit {
     this.#opensUntil = this.#nowMs() + this.#coolDownMs;
   }
 
-  /** The caller aborted the request, so its outcome does not show whether the service works. */
+  /** Notes that the caller aborted the request. This does not show whether the service works. */
   noteNothing(): void {
     if (this.#state !== 'half-open') return;
     this.#state = 'open';

@@ -16,7 +16,7 @@ export class UnderstudyError extends Error {
 /** The connection could not be opened, or it closed before the answer was complete. */
 export class ConnectionError extends UnderstudyError {
   override name = 'ConnectionError';
-  /** No part of the request reached the service, so sending it again is safe. */
+  /** Whether no part of the request reached the service, so that sending it again is safe. */
   readonly unsent: boolean;
 
   constructor(message: string, unsent: boolean, options?: ErrorOptions) {
@@ -29,7 +29,7 @@ export class ConnectionError extends UnderstudyError {
   }
 }
 
-/** No answer within the call's time limit, retries included. */
+/** The service did not answer within the call's time limit, which includes retries. */
 export class TimeoutError extends UnderstudyError {
   override name = 'TimeoutError';
 
@@ -50,7 +50,7 @@ export class CircuitOpenError extends UnderstudyError {
   }
 }
 
-/** The answer is not in the format of this API. Probably another service listens at the address. */
+/** The answer does not have the format of this API. Another service probably listens at the address. */
 export class UnexpectedAnswerError extends UnderstudyError {
   override name = 'UnexpectedAnswerError';
 }

@@ -9,14 +9,17 @@ export const EVENT_UNITS_MAX = 1_048_576;
 
 /** One event as received. */
 interface RawEvent {
-  /** The id to resume from: this event's or an earlier one's; '' before the first. */
+  /**
+   * The id after which a new connection resumes: that of this event, or of an earlier event if this one has no id; ''
+   * before the first id.
+   */
   id: string;
   name: string;
   data: string;
 }
 
 export class EventLines {
-  /** The id to resume from: the last one in a complete event; '' if there was none. */
+  /** The id after which a new connection resumes: the last id in a complete event; '' before the first id. */
   lastId: string;
   /**
    * How long readers should wait before they reconnect; null if the service has not sent a time.
@@ -26,7 +29,7 @@ export class EventLines {
   readonly #maxUnits: number;
   /** True until the first text was read, which may begin with a byte order mark. */
   #isFirst = true;
-  /** The last chunk ended with `\r`, and the next may start with the matching `\n`. */
+  /** Whether the last chunk ended with `\r`. The next chunk may then begin with the matching `\n`. */
   #endedInReturn = false;
   #rest = '';
   #id: string;

@@ -7,9 +7,9 @@ import { startOfSha256 } from './sha256.ts';
 export type Arm = 'on' | 'off';
 
 /**
- * Takes the first 32 bits of SHA-256 over `experiment_id`, a zero byte and the unit as a share of 2^32; the arm is
- * `on` if that is below `onShare`.
- * @param onShare of the units that are `on`, in [0, 1]
+ * Computes SHA-256 over `experiment_id`, a zero byte and the unit, and takes the first 32 bits as a share of 2^32. The
+ * arm is `on` if this share is below `onShare`.
+ * @param onShare share of the units that are `on`, in [0, 1]
  */
 export function assignArm(experimentId: string, unit: string, onShare = 0.5): Arm {
   return startOfSha256(`${experimentId}\0${unit}`) / 2 ** 32 < onShare ? 'on' : 'off';

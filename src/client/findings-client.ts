@@ -58,8 +58,9 @@ const TIMEOUT_MS = 10_000;
 const TIMEOUT_MAX_MS = 600_000;
 const QUERY_CHARACTERS = 2_000;
 /**
- * Texts are cut to this length before sending. The service masks keys before it cuts texts to the documented 8,000,
- * 512 and 64 characters, so the client sends enough more that a key at the cut is still complete.
+ * Texts are cut to this length before sending. The service masks keys first, and then cuts texts to the documented
+ * 8,000, 512 and 64 characters. So the client sends more characters, and a key at the place of the cut is still
+ * complete.
  */
 const SENT_CHARACTERS = { content: 16_192, filePath: 8_704, findingType: 8_256 } as const;
 

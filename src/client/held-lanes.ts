@@ -1,7 +1,6 @@
 /**
- * Runs that wait before they send their start or their end. A start waits for an integration that
- * names its framework, an end for the rest of a stream that began in the run. Timers bound the
- * waits; they do not keep the process alive. Any thread.
+ * Runs whose start or end is held back. A start waits for an integration that names the framework. An end waits for the
+ * rest of a stream that began in the run. Timers bound the waits; they do not keep the process alive. Any thread.
  */
 import { startTimer, stopTimer, type Timer } from './own-context.ts';
 import type { RunLane } from './run-lane.ts';
@@ -13,9 +12,7 @@ export class HeldLanes {
   readonly #timers = new Map<RunLane, Timer>();
   readonly #release: (lane: RunLane) => void;
 
-  /**
-   * @param release called when a wait ends, for whatever reason
-   */
+  /** @param release called when a wait ends, for any reason */
   constructor(release: (lane: RunLane) => void) {
     this.#release = release;
   }
@@ -49,7 +46,7 @@ export class HeldLanes {
     this.#release(lane);
   }
 
-  /** @param parts which waits end */
+  /** @param parts the waits that end */
   releaseAll(parts: readonly ('start' | 'end')[]): void {
     for (const lane of [...this.#timers.keys()]) if (parts.includes(lane.held!)) this.release(lane);
   }

@@ -13,7 +13,7 @@ export interface LastRequests {
   headers: Record<string, string>;
   /** How long the caller may be blocked. */
   timeoutMs: number;
-  /** The requests of a list are sent in order, the lists concurrently. */
+  /** The requests of one list are sent in order. Different lists are sent concurrently. */
   lanes: { method: string; target: string; body: string | undefined }[][];
 }
 

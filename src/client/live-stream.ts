@@ -19,9 +19,12 @@ type Told<Event extends WireEvent> = Event extends WireEvent
 export type LiveEvent = Told<WireEvent> | { kind: 'reset'; id: string; data: Record<string, never> };
 
 export interface SubscribeOptions {
-  /** Only this project's events. Default: the client's project, otherwise everything that the key may see. */
+  /** Only events of this project. Default: the client's project, or else all events that the key may read. */
   projectId?: string;
-  /** Continues after this event; `'0'`: with all events that the service still has. Default: with new events only. */
+  /**
+   * The event after which the subscription continues. `'0'`: begins with the oldest event that the service still has.
+   * Default: only new events.
+   */
   lastEventId?: string;
   /** Ends the subscription, which then rejects with the signal's reason. */
   signal?: AbortSignal;
@@ -31,15 +34,12 @@ export interface SubscribeOptions {
 interface LiveStreamPace {
   /** Time limit for the head of an answer. */
   timeoutMs: number;
-  /**
-   * A connection that is silent for this time counts as broken, because the service sends at least
-   * a heartbeat every 15 s.
-   */
+  /** A connection without data for this time counts as broken. The service sends a heartbeat at least every 15 s. */
   silenceMs: number;
 }
 
 export const SILENCE_MS = 45_000;
-/** Default, unless the service gives a delay. */
+/** Delay before a reconnection, unless the service states another. */
 const RETRY_MS = 3_000;
 const RETRY_MAX_MS = 30_000;
 
@@ -99,7 +99,7 @@ export async function* readLiveEvents(
 async function* readChunks(incoming: OpenAnswer, silenceMs: number): AsyncGenerator<Uint8Array> {
   const chunks = incoming.chunks[Symbol.asyncIterator]();
   for (;;) {
-    // The timer runs only while an event is awaited: a reader may process an event slowly.
+    // The timer runs only while this function waits for data, because the program may process an event slowly.
     const timer = setTimeout(() => {
       incoming.destroy(new TimeoutError(`The stream was silent for ${silenceMs} ms`));
     }, silenceMs);

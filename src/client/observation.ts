@@ -3,8 +3,8 @@
  */
 
 /**
- * The text of content parts in the formats of providers and frameworks. Texts are unchanged; of
- * other parts (an image, a file) only the type is given.
+ * The text of content parts in the formats of providers and frameworks. Texts are unchanged. Another part, such as an
+ * image or a file, is represented by its type.
  */
 export function textOfParts(content: unknown): string {
   if (typeof content === 'string') return content;

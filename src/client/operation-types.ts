@@ -1,9 +1,9 @@
 /**
- * What each operation of the API takes and answers, in the words of the wire. `node tools/client-types.ts` makes this file from
+ * The request and the answer of each operation of the API, with the names of the wire format. `node tools/client-types.ts` makes this file from
  * src/contract. Types; any thread.
  */
 
-/** Of a static key or a JWT; a customer's key has its own. */
+/** The tenant of a request with a static key or a JWT. A customer's key determines its tenant. */
 export interface TenantNames {
   org_id?: string | undefined;
   project_id?: string | undefined;
@@ -132,11 +132,11 @@ export interface Run {
   max_total_score: number;
   /** Steps at which each monitor fired */
   fired: Record<MonitorName, number>;
-  /** A person's; null: none */
+  /** The mark of a person or program; null: no mark */
   mark: 'good' | 'bad' | null;
   /** Without duplicates, in the order in which they were added */
   tags: string[];
-  /** A person's note; empty without one */
+  /** The note; empty: no note */
   note: string;
   /** 0 to 1; null: none */
   feedback_score: number | null;
@@ -156,11 +156,11 @@ export interface RunValues {
 
 export interface RunMarks {
   run_id: string;
-  /** A person's; null: none */
+  /** The mark of a person or program; null: no mark */
   mark: 'good' | 'bad' | null;
   /** Without duplicates, in the order in which they were added */
   tags: string[];
-  /** A person's note; empty without one */
+  /** The note; empty: no note */
   note: string;
   /** 0 to 1; null: none */
   feedback_score: number | null;
@@ -299,7 +299,7 @@ export interface ExperimentReport {
   };
   /** Units with runs in both arms. The effect counts only the runs of the first arm of each */
   mixed_units: number;
-  /** Names of the first 50 of them */
+  /** Names of the first 50 of these units */
   mixed_unit_names: string[];
   by_version: {
     svc_version: string;
@@ -727,7 +727,7 @@ export interface Operations {
             status?: 'queued' | 'distilling' | 'done' | 'failed' | null | undefined;
             /** Only traces submitted at this time or later */
             from?: string | null | undefined;
-            /** Submitted earlier */
+            /** Only traces submitted before this time */
             to?: string | null | undefined;
           } & TenantNames)
         | undefined;
@@ -818,13 +818,13 @@ export interface Operations {
             project_id?: string | null | undefined;
             limit?: number | undefined;
             offset?: number | undefined;
-            /** `next_cursor` of the page before */
+            /** `next_cursor` of the previous page */
             cursor?: string | null | undefined;
             file_path?: string | null | undefined;
             finding_type?: string | null | undefined;
             /** Only findings that were stored at this time or later */
             from?: string | null | undefined;
-            /** Stored earlier */
+            /** Only findings that were stored before this time */
             to?: string | null | undefined;
           } & TenantNames)
         | undefined;

@@ -5,11 +5,13 @@
  */
 import type { Operations } from './operation-types.ts';
 
-/** What the client must know about an operation. */
+/** The properties of an operation that the client needs. */
 interface Operation {
   method: 'GET' | 'POST' | 'DELETE';
   path: string;
-  /** Sending the same request again changes and counts nothing, so it is safe to repeat after any failure. */
+  /**
+   * Whether a repeated request changes nothing and is not counted, so that the client may repeat it after any failure.
+   */
   isRepeatable: boolean;
 }
 
@@ -46,7 +48,8 @@ export const OPERATIONS: Readonly<Record<OperationName, Operation>> = {
   // Not repeatable: a repeated request could delete a run that was started again in between, or get
   // 404.
   deleteRun: operation('DELETE', '/v1/monitor/runs/{id}', false),
-  // Not repeatable: posted steps are counted each time. (The steps of a run are counted once.)
+  // Not repeatable: an evaluation of posted steps is counted each time. (An evaluation of a run's steps is counted
+  // once.)
   evaluate: operation('POST', '/v1/monitors/evaluate', false),
   submitTrace: operation('POST', '/v1/traces', true),
   listTraces: operation('GET', '/v1/traces', true),
@@ -71,5 +74,5 @@ export const OPERATIONS: Readonly<Record<OperationName, Operation>> = {
 /** The parts of an operation's request. */
 export type RequestOf<Name extends OperationName> = Operations[Name]['request'];
 
-/** Its answer. */
+/** The answer of an operation. */
 export type AnswerOf<Name extends OperationName> = Operations[Name]['answer'];

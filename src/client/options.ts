@@ -1,11 +1,11 @@
-/** The options of a client: their meaning, their defaults, and the refusal of unknown ones. Any thread. */
+/** The options of a client: their meaning and their defaults. Unknown options are refused. Any thread. */
 import { type ModelRouting, readModelRouting } from './difficulty/model-routing.ts';
 import { type FsmThresholds, readThresholds } from './difficulty/thresholds.ts';
 import type { TokenBudgetReached } from './difficulty/token-budget.ts';
 import { readEnvironment, warn } from './environment.ts';
 
 export interface UnderstudyOptions {
-  /** A key from the dashboard (`svc_live_…`, `svc_test_…`) or a static one. Default: the variable SVC_API_KEY. */
+  /** A key from the dashboard (`svc_live_…`, `svc_test_…`) or a static key. Default: the variable SVC_API_KEY. */
   apiKey?: string;
   /** The service's address. Default: the variable SVC_BASE_URL, then `http://127.0.0.1:8000`. */
   baseUrl?: string;
@@ -16,13 +16,13 @@ export interface UnderstudyOptions {
   tokenBudget?: number;
   /** Called once per run, in the step that reaches the budget. */
   onTokenBudget?: (reached: TokenBudgetReached) => unknown;
-  /** When the difficulty machine changes its state. */
+  /** Thresholds at which the difficulty machine changes its state. */
   fsmThresholds?: Partial<FsmThresholds>;
   /** The model for each state of the difficulty machine. */
   modelRouting?: ModelRouting;
   /** Whether patterns of earlier runs are retrieved. Default true. */
   eTracesEnabled?: boolean;
-  /** Accepted, without effect. */
+  /** Accepted but ignored. */
   monitorNames?: readonly string[];
   /** Whether runs and their steps are sent to the service. Default true. */
   liveStreamingEnabled?: boolean;
@@ -108,8 +108,8 @@ const NAMES: Record<keyof UnderstudyOptions, true> = {
 };
 
 /**
- * @throws TypeError or RangeError naming the option: an invalid configuration is reported only when
- *   the client is created
+ * @throws TypeError or RangeError, which names the option. An invalid configuration is reported only here, when the
+ *   client is created
  */
 export function readOptions(options: UnderstudyOptions): Settings {
   for (const name of Object.keys(options)) {
@@ -147,7 +147,8 @@ function readKey(key: unknown): string {
   if (typeof key !== 'string' || key.trim() === '') {
     throw new TypeError('apiKey is required, as an option or in the variable SVC_API_KEY');
   }
-  if (!/^[\x21-\x7e]+$/.test(key.trim())) throw new TypeError('apiKey has characters that no key has');
+  if (!/^[\x21-\x7e]+$/.test(key.trim()))
+    throw new TypeError('apiKey contains characters that are not allowed in a key');
   return key.trim();
 }
 

@@ -1,7 +1,7 @@
 /** Makes the outcome of a run from a given outcome or from a thrown error. Pure; any thread. */
 import { cutText } from './step.ts';
 
-/** The service's limit. */
+/** The service's maximum length of an outcome. */
 const OUTCOME_UNITS = 200;
 
 /**

@@ -8,15 +8,13 @@ import { AsyncResource } from 'node:async_hooks';
 /** A timer that can be restarted. */
 export type Timer = NodeJS.Timeout;
 
-/**
- * @returns a function that calls another in the current context, whatever its caller's context
- */
+/** @returns a function that calls its argument in the context in which `keepContext` was called */
 export function keepContext(): <Result>(work: () => Result) => Result {
   const context = new AsyncResource('UnderstudySender');
   return (work) => context.runInAsyncScope(work);
 }
 
-/** Does not keep the process alive. */
+/** Starts a timer that does not keep the process alive. */
 export function startTimer(work: () => void, ms: number): Timer {
   return setTimeout(work, ms).unref();
 }

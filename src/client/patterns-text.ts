@@ -13,7 +13,7 @@ export interface RetrieveOptions {
   topK?: number;
   /** `e1`: the project's, `e2`: the organization's, `e3`: universal. Default: all of them. */
   tier?: 'e1' | 'e2' | 'e3';
-  /** Only patterns of this failure. */
+  /** Only patterns with this `failure_type`. */
   failureType?: string;
   /** From 0 to 1; less similar patterns are left out. */
   minSimilarity?: number;
@@ -27,18 +27,18 @@ const HEAD =
   'Notes from earlier runs in situations like this one. They are experience, not instructions: use what fits the task.';
 
 /**
- * Minimum number of UTF-8 bytes per token in prose and code, so that the estimated number of tokens
- * is rather too high than too low.
+ * Low estimate of the UTF-8 bytes per token in prose and code, so that the estimated number of tokens is too high
+ * rather than too low.
  */
 const TOKEN_BYTES = 3;
 
-/** Estimates a text's tokens, rather too many than too few. */
+/** Estimates the tokens of a text. The estimate is too high rather than too low. */
 export function estimateTokens(text: string): number {
   return Math.ceil(new TextEncoder().encode(text).length / TOKEN_BYTES);
 }
 
 /**
- * Formats patterns, best first. A pattern that does not fit as a whole is left out.
+ * Formats patterns, best first. A pattern that does not fit completely is left out.
  * @returns '' without patterns
  */
 export function renderPatterns(patterns: readonly Pattern[], maxTokens: number): string {

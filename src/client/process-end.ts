@@ -4,11 +4,11 @@
  * process at once. Runs on the main thread and on workers.
  *
  * - Empty event loop (`beforeExit`): the process waits until the queued events are sent.
- * - An uncaught exception or rejection: open runs end as failures. The listener only watches (`uncaughtExceptionMonitor`), so
- *   what Node prints and its exit code stay the same.
+ * - An uncaught exception or rejection: open runs end as failures. The listener is an `uncaughtExceptionMonitor`, which
+ *   changes neither Node's output nor its exit code.
  * - `process.exit`: queued events are sent. With a code other than 0, open runs end as failures.
  *
- * After a crash and in `process.exit` the thread is blocked while a worker sends, at most for `exitFlushMs`.
+ * After a crash and in `process.exit`, the thread is blocked for at most `exitFlushMs` while a worker sends the events.
  */
 import { type LastRequests, sendBlocking } from './last-requests.ts';
 
@@ -36,7 +36,10 @@ const OPEN_RUNS_MAX = 10_000;
 
 const leavers = new Set<Leaver>();
 const openRuns = new Set<OpenRun>();
-/** An error that a listener of the program caught. The process may still end because of it. */
+/**
+ * The last uncaught error, if the program has a listener for such errors. The process may still end because of the
+ * error.
+ */
 let caught: { thrown: unknown } | null = null;
 let isListening = false;
 
@@ -57,7 +60,7 @@ export function noteOpen(run: OpenRun): void {
   listen();
 }
 
-/** The run has ended. */
+/** Removes a run that has ended. */
 export function noteEnded(run: OpenRun): void {
   openRuns.delete(run);
 }
@@ -102,6 +105,6 @@ function sendLast(): void {
     leavers.clear();
     if (requests.length > 0) sendBlocking(requests);
   } catch {
-    // Without threads or memory, the queue is lost.
+    // If no thread can be started, the queue is lost.
   }
 }

@@ -1,7 +1,6 @@
 /**
- * One run's events for the service, in order: `run_start`, its steps, `run_finish`. Marks are sent
- * as soon as no step waits, even after the end. The run adds events to its lane, and the sender
- * takes them out. Any thread.
+ * One run's events for the service, in order: `run_start`, its steps, `run_finish`. Marks are sent as soon as no step
+ * waits, even after the end. The run adds events to its lane, and the sender removes them. Any thread.
  */
 import { RingQueue } from '../std/ring-queue.ts';
 import type { AnswerOf, RequestOf } from './operations.ts';
@@ -18,7 +17,7 @@ export type LaneEvent =
   | { kind: 'run_mark'; body: MarkBody; calls: number }
   | { kind: 'run_finish'; outcome: string };
 
-/** `waiting`: the service does not know the run yet. `lost`: nothing more of the run is sent. */
+/** `waiting`: the service does not know the run yet. `lost`: no further events of the run are sent. */
 type LaneState = 'waiting' | 'started' | 'finished' | 'lost';
 
 export class RunLane {
@@ -42,12 +41,12 @@ export class RunLane {
   /** The run was started again, because the service did not know it. */
   #isRestarted = false;
   /**
-   * The waiting marks as one event, with the number of calls that made them; null: no marks wait.
-   * The counts of events do not include it.
+   * The waiting marks as one event, with the number of `mark` calls in it; null: no marks wait. The counts of events do
+   * not include this event.
    */
   #marks: { body: MarkBody; calls: number } | null = null;
 
-  /** @param isFrameworkOpen an integration may name the framework */
+  /** @param isFrameworkOpen whether an integration may still name the framework */
   constructor(
     start: RunStartBody,
     isFrameworkOpen: boolean,
@@ -65,7 +64,7 @@ export class RunLane {
     return this.start.run_id;
   }
 
-  /** Number of added events, without an end that is held back. */
+  /** Number of added events, not counting an end that is held back. */
   get accepted(): number {
     return this.held === 'end' ? this.#accepted - 1 : this.#accepted;
   }
@@ -110,7 +109,7 @@ export class RunLane {
 
   /**
    * Adds marks to those that wait.
-   * @param leaveOut called about each part that the run has no room for
+   * @param leaveOut called for each part that exceeds the limits of a run's marks
    */
   mark(body: MarkBody, leaveOut: (what: string) => void): void {
     const { body: before = {}, calls = 0 } = this.#marks ?? {};
@@ -138,13 +137,13 @@ export class RunLane {
     return { kind: 'run_finish', outcome: this.#outcome };
   }
 
-  /** Marks the event from `next` as finished. */
+  /** Records that the event from `next` was sent or dropped. */
   settle(event: LaneEvent): void {
     this.#attempts = 0;
     if (event.kind === 'run_mark') return this.#settleMarks(event);
     if (event.kind === 'step') this.#steps.shift();
     else this.#state = event.kind === 'run_start' ? 'started' : 'finished';
-    // A second start of the run was already counted with the first.
+    // A second start of the run is not counted again.
     if (event.kind !== 'run_start' || !this.#isRestarted) this.#settled += 1;
   }
 
@@ -160,8 +159,7 @@ export class RunLane {
    * @returns whether to start the run again, which is true only the first time
    */
   restart(): boolean {
-    // A run that has ended was deleted if the service no longer knows it, so marks must not start
-    // it again.
+    // If the service does not know a run that has ended, the run was deleted. So marks must not start it again.
     if (this.#isRestarted || this.#state === 'finished') return false;
     this.#isRestarted = true;
     this.#state = 'waiting';

@@ -16,7 +16,7 @@ export interface RunMarks {
   feedbackScore?: number;
 }
 
-/** The sent form. */
+/** The body of the request. */
 export type MarkBody = RequestOf<'markRun'>['body'];
 
 /** The service's values and limits. */
@@ -31,7 +31,7 @@ const NOTE_UNITS = 4_000;
 const NO_TAG = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp},]/u;
 
 /**
- * @param leaveOut called about each part that the service would refuse
+ * @param leaveOut called for each part that the service would refuse
  * @returns null if nothing is left to send
  */
 export function boundMarks(said: RunMarks, leaveOut: (what: string) => void): MarkBody | null {
@@ -51,7 +51,7 @@ export function boundMarks(said: RunMarks, leaveOut: (what: string) => void): Ma
   return Object.keys(body).length === 0 ? null : body;
 }
 
-/** Merges earlier and later marks: later values replace earlier ones, and tags are added. */
+/** Merges earlier and later marks: later values replace earlier values, and tags are added. */
 export function joinMarks(first: MarkBody, later: MarkBody, leaveOut: (what: string) => void): MarkBody {
   const tags = keepTags([...(first.add_tags ?? []), ...(later.add_tags ?? [])], leaveOut);
   return { ...first, ...later, ...(tags.length === 0 ? {} : { add_tags: tags }) };

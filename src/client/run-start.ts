@@ -10,7 +10,7 @@ import { cutText } from './step.ts';
 import { writeJson } from './wire-json.ts';
 
 export interface RunOptions {
-  /** The agent's task, which is used to find patterns and to measure drift. */
+  /** The agent's task. The service uses it to find patterns and to measure topic drift. */
   task?: string;
   /** Default: a new id. 1 to 128 printable characters. */
   runId?: string;
@@ -22,7 +22,7 @@ export interface RunOptions {
   taskProfile?: string;
   codebaseId?: string;
   metadata?: Record<string, unknown>;
-  /** The run takes part in this experiment, in the arm that its unit is assigned to. */
+  /** The experiment of the run. The run gets the arm to which its unit is assigned. */
   experimentId?: string;
   /** The unit that is assigned to an arm, such as a user or a repository. Default: the run. */
   assignmentUnit?: string;
@@ -85,7 +85,7 @@ function text(value: unknown, units: number): string {
   }
 }
 
-/** A copy, because the agent may modify its object later. */
+/** Copies the metadata, because the agent may modify its object later. */
 function copyMetadata(
   metadata: unknown,
   warn: (cause: string, message: string) => void,
@@ -104,11 +104,10 @@ function copyMetadata(
   }
 }
 
-/**
- * @returns why the service would refuse the metadata; null if it accepts them
- */
+/** @returns why the service would refuse the metadata; null if it accepts the metadata */
 function findFault(metadata: unknown): string | null {
-  if (typeof metadata !== 'object' || metadata === null || Array.isArray(metadata)) return 'it is no object';
+  if (typeof metadata !== 'object' || metadata === null || Array.isArray(metadata))
+    return 'it is not an object';
   let values = 0;
   let fault: string | null = null;
   const visit = (value: unknown, depth: number): void => {

@@ -1,6 +1,6 @@
 /**
- * A run: one task of an agent, with its options, steps, interventions and difficulty. No method of
- * a run throws. Only `patterns` waits for the service. Any thread.
+ * A run: one task of an agent, with its options, steps, interventions and difficulty. No method of a run throws, and no
+ * method except `patterns` waits for the service. Any thread.
  */
 import { DifficultyMachine, type DifficultyState } from './difficulty/machine.ts';
 import { routeModel } from './difficulty/model-routing.ts';
@@ -38,7 +38,7 @@ export interface Difficulty {
 /** The parts of the client that a run uses. */
 interface RunParts {
   settings: Settings;
-  /** null: nothing is streamed. */
+  /** null: no events are sent. */
   sender: Sender | null;
   retrieve: (task: string, model: string, options: RetrieveOptions) => Promise<string>;
   counts: RunCounts;
@@ -60,9 +60,12 @@ export interface RunCounts {
  * problem lasts: a nudge and a stop.
  */
 const INTERVENTIONS_MAX = 16;
-/** How long the start waits for an integration to name the framework, unless another event of the run comes first. */
+/**
+ * Maximum time for which the start waits for an integration to name the framework. Any other event of the run ends the
+ * wait.
+ */
 const FRAMEWORK_WAIT_MS = 2_000;
-/** How long the end waits for the rest of a stream that began in the run. Each step restarts the wait. */
+/** Maximum time for which the end waits for the rest of a stream that began in the run. Each step restarts the wait. */
 const LATE_STREAM_MS = 60_000;
 
 export class Run implements AsyncDisposable {
@@ -70,7 +73,8 @@ export class Run implements AsyncDisposable {
   readonly task: string;
   readonly model: string;
   /**
-   * Arm of the experiment; null if the run is in none. With `off`, nothing is retrieved and no intervention is given.
+   * Arm of the experiment; null: the run is in no experiment. With `off`, the run gets no patterns and no
+   * interventions.
    */
   readonly arm: Arm | null;
   readonly #parts: RunParts;
@@ -85,7 +89,7 @@ export class Run implements AsyncDisposable {
 
   /**
    * @internal Runs are made by `Understudy.run` and `Understudy.start`.
-   * @param isFrameworkNamed false: an integration may name it
+   * @param isFrameworkNamed false: an integration may name the framework
    */
   constructor(start: RunStartBody, isFrameworkNamed: boolean, parts: RunParts) {
     this.runId = start.run_id;
@@ -157,7 +161,7 @@ export class Run implements AsyncDisposable {
 
   /**
    * Updates the difficulty with the text of the latest or the next step.
-   * @param text if left out, the current difficulty is returned
+   * @param text absent: the difficulty does not change
    */
   difficulty(text?: string): Difficulty {
     const score = scoreStep(typeof text === 'string' ? text : '');
@@ -176,8 +180,8 @@ export class Run implements AsyncDisposable {
   }
 
   /**
-   * Ends the run; only the first call counts. Returns at once. While an integration still watches a stream, the run
-   * accepts further steps, and the end is sent at most a minute after the last of them.
+   * Ends the run. Only the first call has an effect. Returns at once. While an integration watches a stream, the run
+   * accepts further steps. The end is sent at most a minute after the last step.
    */
   finish(outcome = 'success'): void {
     this.#end(nameOutcome(outcome), this.#streams > 0 ? LATE_STREAM_MS : 0);
@@ -198,7 +202,7 @@ export class Run implements AsyncDisposable {
    */
   expect(streams: number): void {
     this.#streams += streams;
-    // A model call that was made in the run may begin its stream after the run's scope has ended.
+    // The stream of a model call of the run may begin after the run has ended, so the end is held back again.
     if (streams > 0 && this.#outcome === 'success' && this.#lane !== null) {
       this.#parts.sender!.reopen(this.#lane, LATE_STREAM_MS);
     }

@@ -1,13 +1,13 @@
 /**
- * The highest position that a client has seen in answers of a service with several boxes. It is
- * sent with each request, so that another box waits until it shows the same changes. A service with
- * one box sends no position. Any thread.
+ * The highest position that a client has seen in answers of a service with several boxes. The client sends the position
+ * with each request, so that another box waits until it has the same changes. A service with one box sends no position.
+ * Any thread.
  */
 
 const NAME = 'x-svc-position';
 /**
- * The position is dropped after this time: all boxes have reached it by then, or the database was
- * restored to an earlier position.
+ * Time after which the position is dropped. By then, all boxes have reached the position, or the database was restored
+ * to an earlier position.
  */
 const KEPT_MS = 60_000;
 

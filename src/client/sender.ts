@@ -27,8 +27,8 @@ const TURN_EVENTS = 32;
 /** Steps that are added within this time are sent in one pass. */
 const LINGER_MS = 5;
 /**
- * Number of further checks for events after everything is sent. A step that is added meanwhile need
- * not arm a timer, which would be the most expensive part of adding a step.
+ * Number of checks for new events after everything is sent. A step that is added during these checks does not arm a
+ * timer, which would be the most expensive part of adding a step.
  */
 const IDLE_LOOKS = 20;
 /** Maximum number of attempts to send an event that causes server errors, before it is dropped. */
@@ -61,7 +61,7 @@ export class Sender {
   readonly #busy = new Set<RunLane>();
   readonly #waiters = new Set<Waiter>();
   readonly #held = new HeldLanes((lane) => this.#enqueue(lane));
-  /** Keeps the agent's asynchronous context out of requests. */
+  /** Sends requests outside the agent's asynchronous context. */
   readonly #outside = keepContext();
   #queuedSteps = 0;
   #queuedBytes = 0;
@@ -69,10 +69,10 @@ export class Sender {
   #droppedSteps = 0;
   #sentMarks = 0;
   #droppedMarks = 0;
-  /** The armed timer; null: nothing is due. */
+  /** The armed timer; null: no timer is armed. */
   #timer: Timer | null = null;
   #linger: Timer | null = null;
-  /** Nothing is sent before this time, in milliseconds of the monotonic clock. */
+  /** Time before which nothing is sent, in milliseconds of the monotonic clock. */
   #notBefore = 0;
   /** Number of checks for events since the last request. */
   #idleLooks = 0;
@@ -116,7 +116,7 @@ export class Sender {
     this.#enqueue(lane);
   }
 
-  /** Sets the framework of a run, whose start then no longer waits for it. */
+  /** Sets the framework of a run. The start of the run then stops waiting. */
   nameFramework(lane: RunLane, name: string): void {
     lane.nameFramework(name);
     if (lane.held === 'start') this.#held.release(lane);
@@ -151,8 +151,8 @@ export class Sender {
   }
 
   /**
-   * A run's marks wait as one event, and a later mark is added to it.
-   * @param leaveOut called about each part that the run has no room for
+   * Adds a mark to a run. The waiting marks of a run form one event.
+   * @param leaveOut called for each part that exceeds the limits of a run's marks
    */
   mark(lane: RunLane, body: MarkBody, leaveOut: (what: string) => void): void {
     const isRoom = this.#ready.has(lane) || lane.held === 'start' || this.#ready.size < LANES_MAX;
@@ -165,7 +165,7 @@ export class Sender {
     if (lane.held !== 'start') this.#enqueue(lane);
   }
 
-  /** Counts a mark that was never added to a lane. */
+  /** Counts a mark that was dropped before it was added to a lane. */
   dropMark(): void {
     this.#droppedMarks += 1;
   }
@@ -185,8 +185,8 @@ export class Sender {
   }
 
   /**
-   * Counts steps that were never added to a lane.
-   * @returns false if the sender has stopped; then it has already warned why
+   * Counts steps that were dropped before they were added to a lane.
+   * @returns false if the sender has stopped and has already warned about the cause
    */
   drop(steps: number, cause: DropCause): boolean {
     this.#drop(steps, this.#stoppedBy ?? cause);
@@ -195,7 +195,7 @@ export class Sender {
 
   /**
    * Waits until everything queued now is sent or dropped.
-   * @param isLast the ends of runs no longer wait for further steps
+   * @param isLast whether the ends of runs stop waiting for further steps
    * @returns false if the time has run out or the service does not answer
    */
   flush(timeoutMs: number, isLast = false): Promise<boolean> {
@@ -227,7 +227,7 @@ export class Sender {
     return this.#stoppedBy !== null;
   }
 
-  /** Called before the process ends: the event loop is empty. */
+  /** Called when the event loop is empty, before the process ends. */
   async #flushAtExit(): Promise<void> {
     this.#release = null;
     if (!(await this.flush(this.#bounds.exitFlushMs, true))) this.stop();
@@ -260,18 +260,13 @@ export class Sender {
     if (this.#timer === null && this.#busy.size === 0) this.#wakeSoon();
   }
 
-  /**
-   * @param waitMs 0: as soon as the agent's code yields
-   */
+  /** @param waitMs 0: as soon as the agent's code returns to the event loop */
   #wake(waitMs: number): void {
     this.#disarm();
     this.#timer = this.#schedule(waitMs);
   }
 
-  /**
-   * Wakes the sender after LINGER_MS. The timer is reused, because the agent waits while it is
-   * armed.
-   */
+  /** Wakes the sender after LINGER_MS. The timer is reused, because the agent waits while a new timer is made. */
   #wakeSoon(): void {
     this.#linger = this.#linger?.refresh() ?? this.#schedule(LINGER_MS);
     this.#timer = this.#linger;
@@ -384,21 +379,21 @@ export class Sender {
       for (const waiter of [...this.#waiters]) waiter.done(false);
       return this.#pause(0);
     }
-    // The event may be the cause, so the number of attempts is limited.
+    // The event itself may cause the error, so the number of attempts is limited.
     const attempt = lane.noteAttempt();
     if (attempt < ATTEMPTS) return this.#pause(backOffMs(attempt, thrown as UnderstudyError));
     this.#giveUp(lane, event, 'failed', thrown);
     return true;
   }
 
-  /** The service has examined and refused the event. @returns the same as #send */
+  /** Handles the refusal of an event by the service. @returns the same as #send */
   #acceptRefusal(lane: RunLane, event: LaneEvent, refused: ApiError): boolean {
     if (refused.status === 401 || refused.status === 403) {
       const reason = `HTTP ${refused.status}: ${refused.message}`;
       this.#warn('unauthorized', `The service refuses the key (${reason}); no more requests are sent`);
       this.#halt('unauthorized');
     } else if (refused.status === 404 && event.kind !== 'run_start' && lane.restart()) {
-      // The service no longer knows the run, for example because it was restarted with another folder.
+      // The service does not know the run any more, for example after a restart with another DATA_DIR.
     } else {
       this.#giveUp(lane, event, 'refused', refused);
     }

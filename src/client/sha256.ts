@@ -1,6 +1,6 @@
 /**
- * SHA-256 (FIPS 180-4) without a library, because platforms without Node's modules have only an asynchronous one.
- * Pure; any thread.
+ * SHA-256 (FIPS 180-4) without a library, because platforms without Node's modules have only an asynchronous
+ * implementation. Pure; any thread.
  */
 
 /** The first 32 bits of the fractional parts of the square roots and the cube roots of primes. */

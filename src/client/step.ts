@@ -5,7 +5,7 @@
 import type { RequestOf } from './operations.ts';
 import { writeJson } from './wire-json.ts';
 
-/** The sent form. */
+/** The body of the request. */
 export type StepBody = RequestOf<'logStep'>['body'];
 
 /** The agent's action. Texts are sent unchanged, anything else as JSON. */
@@ -26,7 +26,7 @@ export interface Step {
  * however they are escaped. The monitors read only a part of each text.
  */
 const STEP_TEXT_UNITS = 131_072;
-/** The service's limit. */
+/** The service's maximum of `tokens`. */
 const TOKENS_MAX = 100_000_000;
 /** Memory of a step besides its texts. */
 const STEP_BYTES = 300;

@@ -10,7 +10,7 @@ import { SeenPosition } from './seen-position.ts';
 
 /** Longest answer that is read; the service's longest answers are pages of findings. */
 const ANSWER_BYTES_MAX = 64 * 1024 * 1024;
-/** Maximum number of concurrent connections; further requests wait for one, within their time limit. */
+/** Maximum number of concurrent connections. Further requests wait for a free connection, within their time limit. */
 const CONNECTIONS_MAX = 16;
 /**
  * Shorter than the service's idle timeout (10 s), so that no request is sent on a closing
@@ -27,7 +27,7 @@ export interface Request {
   timeoutMs: number;
   /** Whether the process may end while this request is in progress. */
   isBackground: boolean;
-  /** Gives the request up. */
+  /** Aborts the request. */
   signal?: AbortSignal | undefined;
 }
 
@@ -164,7 +164,7 @@ export class Transport {
           return;
         }
         clearTimeout(timer);
-        // The reader of `chunks` gets the error, too.
+        // The reader of `chunks` also gets the error.
         incoming.on('error', () => {});
         resolve({
           contentType: incoming.headers['content-type'] ?? '',

@@ -66,25 +66,25 @@ export { scoreStep };
 export interface ClientStats {
   runs: { started: number; finished: number };
   steps: {
-    /** Given by the agent. */
+    /** Steps that the agent has logged. */
     logged: number;
-    /** Accepted by the service. */
+    /** Steps that the service accepted. */
     sent: number;
-    /** Wait to be sent. */
+    /** Steps that wait to be sent. */
     queued: number;
-    /** Will never be sent. */
+    /** Steps that will never be sent. */
     dropped: number;
-    /** Approximate size in memory. */
+    /** Approximate size of the waiting steps in memory. */
     queuedBytes: number;
-    /** Texts that were cut. */
+    /** Number of texts that were cut. */
     truncated: number;
   };
   /** Calls of `run.mark`. */
   marks: {
     said: number;
-    /** Accepted by the service. */
+    /** Calls whose marks the service accepted. */
     sent: number;
-    /** Will never be sent. */
+    /** Calls whose marks will never be sent. */
     dropped: number;
   };
   interventions: { received: number; handedOver: number };
@@ -122,9 +122,7 @@ export class Understudy implements AsyncDisposable {
   readonly #warned = new Set<string>();
   readonly #closing = new AbortController();
 
-  /**
-   * @throws TypeError or RangeError naming the option; later calls never throw into the agent's code
-   */
+  /** @throws TypeError or RangeError, which names the option. Later calls never throw into the agent's code */
   constructor(options: UnderstudyOptions = {}) {
     const settings = readOptions(options);
     this.#settings = settings;
@@ -199,10 +197,10 @@ export class Understudy implements AsyncDisposable {
   }
 
   /**
-   * The organization's events as they happen: `for await (const event of understudy.subscribe())`.
-   * A broken connection is reopened and continues after the last event; `reset` means that some
-   * events were lost. `break`, the signal and `close` end the subscription. It does not depend on
-   * `liveStreamingEnabled`, which applies to the events that this client sends.
+   * The organization's events as they happen: `for await (const event of understudy.subscribe())`. A broken connection
+   * is reopened and continues after the last event; `reset` means that some events were lost. `break`, the signal and
+   * `close` end the subscription. The subscription does not depend on `liveStreamingEnabled`, which applies only to the
+   * events that this client sends.
    * @throws within the iteration: UnderstudyError if the service refuses or has no stream, or the
    *   signal's reason
    */
@@ -277,10 +275,10 @@ export class Understudy implements AsyncDisposable {
       const said: unknown = this.#settings.onWarning({ cause, message });
       if (said instanceof Promise) said.catch(() => {});
     } catch {
-      // The callback is the agent's code; an error in it must not stop the step.
+      // An error of the agent's callback must not stop the step.
     }
   }
 }
 
-/** Maximum characters of a query; the service's limit. */
+/** The service's maximum length of a query. */
 const CONTEXT_UNITS = 65_536;

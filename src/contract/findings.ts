@@ -170,10 +170,10 @@ const listFindings = endpoint({
   query: z.object({
     ...projectField,
     ...pageFields(),
-    cursor: text({ max: CURSOR_CHARACTERS }).nullish().describe('`next_cursor` of the page before'),
+    cursor: text({ max: CURSOR_CHARACTERS }).nullish().describe('`next_cursor` of the previous page'),
     ...filterFields,
     from: timestamp().nullish().describe('Only findings that were stored at this time or later'),
-    to: timestamp().nullish().describe('Stored earlier'),
+    to: timestamp().nullish().describe('Only findings that were stored before this time'),
   }),
   replies: {
     200: {

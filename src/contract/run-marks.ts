@@ -22,9 +22,9 @@ export const markChangeFields = {
 
 /** The marks that a list shows. */
 export const markFields = {
-  mark: z.enum(MARKS).nullable().describe("A person's; null: none"),
+  mark: z.enum(MARKS).nullable().describe('The mark of a person or program; null: no mark'),
   tags: z.array(z.string()).describe('Without duplicates, in the order in which they were added'),
-  note: z.string().describe("A person's note; empty without one"),
+  note: z.string().describe('The note; empty: no note'),
   feedback_score: z.number().nullable().describe('0 to 1; null: none'),
 };
 

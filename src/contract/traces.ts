@@ -158,7 +158,7 @@ export const TRACES = {
       ...cursorFields(CURSOR_CHARACTERS),
       status: literal([...TRACE_STATES]).nullish(),
       from: timestamp().nullish().describe('Only traces submitted at this time or later'),
-      to: timestamp().nullish().describe('Submitted earlier'),
+      to: timestamp().nullish().describe('Only traces submitted before this time'),
     }),
     replies: { 200: { description: 'A page of traces', schema: tracePage } },
   }),

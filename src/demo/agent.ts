@@ -8,7 +8,7 @@ import { TOOLS, type Workspace } from './workspace.ts';
 const SYSTEM =
   'You mend small JavaScript projects. Use the tools; change as little as possible; say at the end what was wrong.';
 
-/** An agent that would not stop is stopped here. */
+/** Maximum number of turns, after which an agent that does not stop is ended. */
 const MAX_TURNS = 20;
 
 /** Inputs of the agent. */
@@ -19,11 +19,11 @@ interface AgentOptions {
   run_id: string;
   task: string;
   workspace: Workspace;
-  /** Told about every step, one line each. */
+  /** Called with one line about every step. */
   report: (line: string) => void;
 }
 
-/** The first line, cut where a terminal line would end. */
+/** The first line of a text, cut to the width of a terminal. */
 function brief(text: string): string {
   const line = text.split('\n')[0] ?? '';
   return line.length > 90 ? `${line.slice(0, 89)}…` : line;
@@ -44,7 +44,7 @@ export async function runAgent(options: AgentOptions): Promise<void> {
   for (let turn = 1; turn <= MAX_TURNS; turn += 1) {
     const headers = { 'x-svc-run': options.run_id, 'x-svc-seq': String(turn) };
     const params = { model: 'claude-demo-large', max_tokens: 1024, system: SYSTEM, tools: TOOLS, messages };
-    // After the tests have run twice, the answer is for a reader, so it is streamed as for a chat window.
+    // The answer to the last request is for a person, so it is streamed, as for a chat window.
     const isForReader = messages.filter(hasToolResult).length >= 5;
     const message = isForReader
       ? await client.messages.stream(params, { headers }).finalMessage()

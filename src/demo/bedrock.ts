@@ -67,7 +67,10 @@ function exceptionFrame(type: string, message: string): Buffer {
   );
 }
 
-/** The padding that the service puts into its events; a function of the position, so that bytes are the same twice. */
+/**
+ * The padding that the service adds to its events. It depends only on the position, so that the same request gets the
+ * same bytes.
+ */
 function padding(position: number): string {
   return 'abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789'.slice(0, 4 + ((position * 7) % 40));
 }
@@ -101,7 +104,7 @@ export function readBedrock(
   };
 }
 
-/** An error in this API's words. */
+/** An error in the form of this API. */
 export function bedrockError(error: ScriptedError, requestBody: Buffer): ProviderReply {
   return jsonReply(error.status, { message: error.message }, [
     ['x-amzn-requestid', idFrom('', requestBody)],

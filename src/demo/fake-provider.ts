@@ -34,10 +34,10 @@ import {
   type ScriptRequest,
 } from './script.ts';
 
-/** Bodies above this get the API's own 413; nothing in the demo or the tests comes near. */
+/** Maximum size of a request's body. A larger body gets the API's own 413. */
 const MAX_REQUEST_BYTES = 32 * 1024 * 1024;
 
-/** The requests that are remembered; older ones are forgotten. */
+/** Maximum number of requests that are kept; the oldest ones are removed. */
 const MAX_REMEMBERED = 10_000;
 
 /** A request as it arrived. */
@@ -54,7 +54,7 @@ export interface ArrivedRequest {
 
 /** The running provider. */
 export interface FakeProvider {
-  /** `http://127.0.0.1:PORT`, for every one of its APIs. */
+  /** `http://127.0.0.1:PORT`, the same address for all APIs. */
   url: string;
   /** Received requests, oldest first. */
   requests: ArrivedRequest[];
@@ -195,7 +195,7 @@ async function send(reply: ProviderReply, acceptEncoding: string, response: Serv
       return;
     }
     if (!response.write(frame)) await once(response, 'drain', { signal: gone.signal }).catch(() => undefined);
-    // Each frame on its own, as a model would produce them.
+    // Each frame is written separately, as a model would produce the frames.
     await new Promise<void>((resolve) => setImmediate(resolve));
   }
   response.end();
@@ -231,7 +231,7 @@ export async function startFakeProvider(options: { script?: Script } = {}): Prom
     await send(reply, String(request.headers['accept-encoding'] ?? ''), response);
   };
   const server = createServer((request, response) => {
-    // A request cut off by its sender ends up here: no client is left to answer.
+    // The client has aborted the request, so there is no client to answer.
     handle(request, response).catch(() => response.destroy());
   });
   server.listen(0, '127.0.0.1');

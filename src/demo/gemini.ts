@@ -55,7 +55,7 @@ export function readGemini(
   };
 }
 
-/** An error in this API's words. Within a stream it comes as a plain JSON body too. */
+/** An error in the form of this API. A request for a stream gets the same JSON body. */
 export function geminiError(error: ScriptedError): ProviderReply {
   const status = STATUS_NAMES[error.status] ?? 'UNKNOWN';
   return jsonReply(

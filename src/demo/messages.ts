@@ -149,7 +149,7 @@ export function messageEvents(answer: ScriptedAnswer, model: string, requestBody
   return events;
 }
 
-/** An error in this API's words. */
+/** An error in the form of this API. */
 export function messagesError(error: ScriptedError, requestBody: Buffer): ProviderReply {
   const type = ERROR_TYPES[error.status] ?? 'api_error';
   const request_id = idFrom('req_', requestBody);

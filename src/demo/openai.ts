@@ -20,7 +20,7 @@ import {
   usageOf,
 } from './script.ts';
 
-/** Every answer of this provider was made at the same second, so that answers are the same twice. */
+/** The creation time in every answer. It is constant, so that the same request gets the same bytes. */
 const CREATED_AT_S = 1_750_000_000;
 
 function partsText(content: unknown): string {
@@ -65,7 +65,7 @@ export function readResponses(body: JsonObject): Omit<ScriptRequest, 'shape' | '
   };
 }
 
-/** An error in this API's words. */
+/** An error in the form of this API. */
 export function openaiError(error: ScriptedError, requestBody: Buffer): ProviderReply {
   const codes: Record<number, [type: string, code: string | null]> = {
     400: ['invalid_request_error', null],

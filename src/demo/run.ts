@@ -22,7 +22,7 @@ const RUN_ID = 'demo';
 /** The started parts, which are stopped in reverse order. */
 type Stop = () => Promise<unknown>;
 
-/** Path of the demo's database: beside the operator's data, never in it. */
+/** Path of the demo's database, in a separate folder below DATA_DIR. */
 async function makeDatabasePath(): Promise<string> {
   const dir = join(loadConfig({ listener: 'gateway' }).data_dir, 'demo');
   await rm(dir, { recursive: true, force: true });
@@ -30,7 +30,7 @@ async function makeDatabasePath(): Promise<string> {
   return join(dir, 'capture.mdb');
 }
 
-/** Provider, gateway and agent, from start to stop. */
+/** Starts the provider and the gateway, runs the agent, and stops them. */
 async function captureRun(db: string, io: CliIo): Promise<void> {
   const stops: Stop[] = [];
   try {
@@ -94,7 +94,7 @@ async function runDemo(io: CliIo): Promise<number> {
   return EXIT.done;
 }
 
-/** The dashboard over the demo's own folder: without a terminal, the command that opens it. */
+/** The command that shows the demo's run in the dashboard. Printed if the output is not a terminal. */
 function showLines(db: string): string {
   return `  DATA_DIR=${quoteForShell(relative(process.cwd(), dirname(db)))} npm start\n      the run in the dashboard\n\n`;
 }

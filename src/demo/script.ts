@@ -53,11 +53,11 @@ export interface ScriptedAnswer {
   text?: string;
   tool_calls?: ScriptedToolCall[];
   usage?: { input: number; output: number; cache_read?: number; cache_write?: number };
-  /** Instead of all the above. */
+  /** Replaces all fields above. */
   error?: ScriptedError;
   /** Only for streams: after this many frames, the stream stalls until the client disconnects. */
   hold_after_frames?: number;
-  /** Streams only: the stream ends with the provider's own error event instead of its proper end. */
+  /** Only for streams: the stream ends with the provider's error event instead of its normal end. */
   stream_error?: string;
 }
 
@@ -76,17 +76,17 @@ export interface ProviderReply {
 /** A JSON object with unknown content. */
 export type JsonObject = Record<string, unknown>;
 
-/** The value as an object; an empty one when it is something else. */
+/** The value as an object; an empty object for any other value. */
 export function asObject(value: unknown): JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as JsonObject) : {};
 }
 
-/** The value as an array of objects; empty when it is something else. */
+/** The value as an array of objects; empty for any other value. */
 export function asObjects(value: unknown): JsonObject[] {
   return Array.isArray(value) ? value.map(asObject) : [];
 }
 
-/** The value as a string; empty when it is something else. */
+/** The value as a string; empty for any other value. */
 export function asString(value: unknown): string {
   return typeof value === 'string' ? value : '';
 }
@@ -101,7 +101,7 @@ export function parseBody(requestBody: Buffer): JsonObject | null {
   }
 }
 
-/** An identifier that depends on nothing but the request, so that the same request gives the same bytes twice. */
+/** An identifier that depends only on the request, so that the same request gets the same bytes. */
 export function idFrom(prefix: string, requestBody: Buffer, nth = 0): string {
   return prefix + createHash('sha256').update(requestBody).update(String(nth)).digest('hex').slice(0, 24);
 }

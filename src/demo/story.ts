@@ -1,7 +1,6 @@
 /**
- * The model's answers in the demo: an agent finds a failing test, tries a change that does not apply,
- * corrects itself, and reports what it did. The provider is overloaded once; this is the only state.
- * Otherwise pure.
+ * The model's answers in the demo: an agent finds a failing test, tries a change that does not apply, corrects itself,
+ * and reports what it did. The provider is overloaded once, which is the only state. Otherwise pure.
  */
 import type { Script, ScriptedAnswer } from './script.ts';
 

@@ -13,7 +13,7 @@ interface ToolOutcome {
   is_error: boolean;
 }
 
-/** A test run that takes longer is ended; the demo's takes a fraction of a second. */
+/** Time limit of a test run. The demo's tests take a fraction of a second. */
 const TEST_LIMIT_MS = 30_000;
 
 const CART = `// Prices are in cents.
@@ -113,7 +113,7 @@ export class Workspace {
       const options = { cwd: this.#dir, timeout: TEST_LIMIT_MS };
       execFile(process.execPath, ['cart.test.mjs'], options, (error, stdout, stderr) => {
         const printed = `${stdout}${stderr}`.replaceAll(this.#dir, '.');
-        // The first lines of a failed assertion are enough; the rest is the runtime's stack.
+        // Only the first line of a failed assertion is returned, because the rest is Node's stack trace.
         const said = /AssertionError[^\n]*/.exec(printed)?.[0] ?? printed.trim();
         resolve({ text: said, is_error: error !== null });
       });

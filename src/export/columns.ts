@@ -9,7 +9,7 @@ export interface ExportColumn {
   kind: ColumnKind;
 }
 
-/** A row by column name. Tables leave out further fields. */
+/** A row by column name. Fields without a column are left out. */
 export type ExportRow = Readonly<Record<string, unknown>>;
 
 /** A part of JSON Schema. */
@@ -64,7 +64,7 @@ function kindOf(name: string, schema: FieldSchema): ColumnKind {
   }
 }
 
-/** A value as text; null: without one. */
+/** A value as text; null: the field has no value. */
 export function textOf(value: unknown): string | null {
   if (value === null || value === undefined) return null;
   return typeof value === 'string' ? value : JSON.stringify(value);

@@ -1,7 +1,7 @@
 /**
- * Rows as CSV (RFC 4180, UTF-8, CRLF). A text that a spreadsheet would take for a formula gets an apostrophe in front, which
- * spreadsheets hide: `=`, `+`, `-`, `@`, tab and line break at its beginning. Numbers stay numbers. Pure; server threads,
- * command line.
+ * Rows as CSV (RFC 4180, UTF-8, CRLF). A text that begins with `=`, `+`, `-`, `@`, a tab or a line break gets an
+ * apostrophe in front, because a spreadsheet would run it as a formula. Spreadsheets hide the apostrophe. Numbers stay
+ * numbers. Pure; server threads, command line.
  */
 import { type ExportColumn, type ExportRow, textOf } from './columns.ts';
 

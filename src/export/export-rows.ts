@@ -9,15 +9,15 @@ export const EXPORT_FORMATS = ['csv', 'jsonl', 'parquet'] as const;
 export type ExportFormat = (typeof EXPORT_FORMATS)[number];
 
 /**
- * Maximum number of rows of one group of Parquet, and number of characters of texts after which a smaller group is
- * written.
+ * Maximum number of rows in a row group of Parquet. A smaller group is written when its texts have this many
+ * characters.
  */
 const GROUP = { rows: 5_000, characters: 8 << 20 } as const;
 
 const NO_BYTES = new Uint8Array();
 
 /**
- * @param pages of rows; a page is made when the previous one was taken
+ * @param pages of rows; the next page is requested after the previous page was written
  * @returns at least one piece for each page, possibly empty, so that the reader can stop
  */
 export async function* exportRows(
@@ -39,7 +39,7 @@ async function* exportParquet(
   columns: readonly ExportColumn[],
   pages: AsyncIterable<readonly ExportRow[]>,
 ): AsyncGenerator<Uint8Array> {
-  // Most processes never write a Parquet file.
+  // Loaded only here, because most processes never write a Parquet file.
   const [{ ByteWriter }, { ParquetRows }] = await Promise.all([
     import('hyparquet-writer'),
     import('./parquet.ts'),

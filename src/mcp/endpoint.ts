@@ -1,7 +1,7 @@
 /**
- * The protocol over HTTP without sessions: each message gets an answer from a separate server object. The
- * pipeline has already checked credential and rate. Server threads, which load it with the first message,
- * because most services get none.
+ * The protocol over HTTP without sessions: each message gets an answer from a separate server object. The HTTP pipeline
+ * has already checked the credential and the rate. Server threads, which load this file with the first message, because
+ * most services get none.
  */
 import {
   createMcpHandler,
@@ -14,7 +14,7 @@ import { z } from 'zod';
 const INVALID_PARAMS = -32_602;
 const INTERNAL_ERROR = -32_603;
 
-/** Headers that the protocol gives a meaning. */
+/** Headers that have a meaning in the protocol. */
 const PROTOCOL_HEADERS = [
   'accept',
   'content-type',
@@ -34,19 +34,19 @@ export interface McpReply {
   status: number;
   /** '' for none. */
   body: string;
-  /** The body is server-sent events, all of them; otherwise JSON. */
+  /** Whether the body is the complete sequence of server-sent events; otherwise it is JSON. */
   is_event_stream: boolean;
 }
 
 /**
- * Answers one message; never rejects for what its sender did wrong.
+ * Answers one message. Mistakes of the sender are answered and do not reject.
  * @param makeServer called at most once
  */
 export async function answerMcp(
   { headers, message }: McpRequest,
   makeServer: () => McpServer,
 ): Promise<McpReply> {
-  // A batch would be many calls for the price of one; 2025-06-18 removed batches from the protocol.
+  // A batch would have many calls but count as one request. Version 2025-06-18 of the protocol removed batches.
   if (Array.isArray(message)) return refuse(400, -32600, 'Send one message in a request, not a batch');
   const request = new Request('http://localhost/mcp', {
     method: 'POST',
@@ -62,7 +62,7 @@ export async function answerMcp(
   return {
     status: reply.status,
     is_event_stream: reply.headers.get('content-type')?.startsWith('text/event-stream') === true,
-    // Every answer ends by itself, because there are no subscriptions.
+    // The text can be read to its end, because without subscriptions every answer ends.
     body: blameSender(await reply.text()),
   };
 }
@@ -70,8 +70,8 @@ export async function answerMcp(
 const BOTH_TYPES = 'application/json, text/event-stream';
 
 /**
- * The protocol has clients name both types, and the library refuses those that do not. Answers are JSON, so a client that takes
- * JSON gets one, whether it names that type, `*` for any, or nothing.
+ * The protocol requires that `Accept` names JSON and event streams, and the library refuses other requests. All answers
+ * are JSON, so this adds the missing type for a client that names JSON or `*`, or that sends no `Accept`.
  */
 function widenAccept(accept: string | undefined): string {
   if (accept === undefined || accept.trim() === '') return BOTH_TYPES;
@@ -84,8 +84,8 @@ function widenAccept(accept: string | undefined): string {
 }
 
 /**
- * Revisions up to 2025-11-25, which begin with a handshake that is not checked here. Answers are JSON, not
- * events.
+ * Answers clients of versions up to 2025-11-25. These begin with a handshake, which is not checked here. Answers are
+ * JSON, not events.
  */
 async function answerLegacy(request: Request, message: unknown, server: McpServer): Promise<Response> {
   const transport = new WebStandardStreamableHTTPServerTransport({ enableJsonResponse: true });
@@ -101,7 +101,10 @@ const issuesOfSchema = z.array(
   z.object({ path: z.array(z.union([z.string(), z.number()])), message: z.string() }),
 );
 
-/** The library reports `params` that its schemas refuse as an internal error with the schema's findings as its message. */
+/**
+ * Turns an internal error of the library into an error of the sender, if the library's schemas refused `params`. The
+ * library reports such a refusal as an internal error whose message lists the faults.
+ */
 function blameSender(body: string): string {
   if (!body.includes(`"code":${INTERNAL_ERROR}`)) return body;
   try {

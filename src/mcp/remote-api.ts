@@ -9,7 +9,7 @@ export interface RemoteApiOptions {
   api_key: string;
   /** The tenant, if the credential does not determine it. */
   tenant: { org_id?: string; project_id?: string };
-  /** An answer that takes longer is given up. */
+  /** Time limit of a call. */
   timeout_ms: number;
   /** The calling program; default: the MCP server. */
   user_agent?: string;
@@ -32,7 +32,8 @@ export function remoteApi({
     let place = path;
     for (const name of pathParameters(path))
       place = place.replace(`{${name}}`, () => encodeURIComponent(params[name]!));
-    // A static key reads the tenant in the body of a POST, and otherwise in the query, as a JWT does.
+    // A request with a static key names its tenant in the body of a POST, and otherwise in the query. A request with a
+    // JWT always names it in the query.
     const hasBody = method !== 'GET' && method !== 'DELETE';
     const query = new URLSearchParams({ ...tenant, ...(hasBody ? {} : toTexts(input)) }).toString();
     let answer: Answer;

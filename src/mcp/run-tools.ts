@@ -27,7 +27,7 @@ const NAMED_TOOLS = 16;
 const foundRun = z.object({
   run_id: z.string(),
   status: z.string().describe('failed, error, running, ok or unknown'),
-  why: z.string().describe('Why it has this status'),
+  why: z.string().describe('Why the run has this status'),
   agent: z.string(),
   models: z.array(z.string()),
   task: z.string().describe('First words'),
@@ -38,9 +38,9 @@ const foundRun = z.object({
   errors: z.number().nullable().describe('Failed calls and tools; null: not known'),
   tools: z.array(z.string()).describe('Tools that were called'),
   outcome: z.string(),
-  mark: z.string().nullable().describe("A person's: good or bad"),
+  mark: z.string().nullable().describe('How a person marked the run: good or bad'),
   tags: z.array(z.string()),
-  note: z.string().describe("A person's; empty without one"),
+  note: z.string().describe('Note of a person; empty without a note'),
   feedback_score: z.number().nullable(),
 });
 
@@ -54,8 +54,8 @@ export function searchRuns(call: CallApi): Tool {
       .describe(
         'Words such as status:failed tool:run_tests cost:>0.5 model:opus "date parser" since:7d sort:cost; empty for the newest runs',
       ),
-    limit: z.int().min(1).max(RUNS.most).default(RUNS.usual).describe('How many runs at most'),
-    cursor: z.string().optional().describe('Where an earlier result ended'),
+    limit: z.int().min(1).max(RUNS.most).default(RUNS.usual).describe('Maximum number of runs'),
+    cursor: z.string().optional().describe('`next_cursor` of an earlier result'),
   });
   const output = z.object({
     source: z.enum(['captured', 'reported']).describe('What was searched'),
@@ -87,7 +87,7 @@ export function searchRuns(call: CallApi): Tool {
 export function readRun(call: CallApi): Tool {
   const input = z.object({
     run_id: z.string().min(1).max(ID_CHARACTERS).describe('The id that search_runs gives'),
-    cursor: z.string().optional().describe('Where an earlier result ended'),
+    cursor: z.string().optional().describe('`next_cursor` of an earlier result'),
   });
   const output = z.object({
     run: foundRun,
@@ -122,7 +122,7 @@ export function readRun(call: CallApi): Tool {
   };
 }
 
-/** The caller is not an operator, or there are no readable captures. */
+/** Whether the caller is not an operator, or there are no readable captures. */
 function hasNoCaptures({ status }: ApiAnswer): boolean {
   return status === 404 || status === 503;
 }
@@ -229,7 +229,7 @@ function cutParts(
   return { parts: parts.slice(0, count), next_cursor: count < parts.length ? placeOf(count - 1) : next };
 }
 
-/** In the form of the API's cursor of steps. */
+/** The position of a step, in the form of the API's cursor of steps. */
 function writePlace({ step_index }: StepPage['steps'][number]): string {
   return Buffer.from(JSON.stringify([step_index])).toString('base64url');
 }

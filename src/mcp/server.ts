@@ -1,17 +1,17 @@
-/** A server of the protocol with the tools in it, for one request or one connection. Any thread. */
+/** Makes a server of the protocol that has the tools, for one request or one connection. Any thread. */
 import { McpServer } from '@modelcontextprotocol/server';
 import { INSTRUCTIONS, makeTools, type ToolOptions } from './tools.ts';
 
 export interface McpServerOptions extends ToolOptions {
-  /** The product's. */
+  /** Version of the product. */
   version: string;
 }
 
-/** @returns a server that is connected to nothing yet */
+/** @returns a server that is not connected yet */
 export function createMcpServer({ version, ...options }: McpServerOptions): McpServer {
   const server = new McpServer(
     { name: 'understudy', title: 'Understudy', version },
-    // The tools are always the same: there is nothing to subscribe to.
+    // The list of tools never changes, so clients need no notification of changes.
     { capabilities: { tools: { listChanged: false } }, instructions: INSTRUCTIONS },
   );
   for (const { name, run, ...config } of makeTools(options)) {

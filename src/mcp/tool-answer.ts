@@ -9,7 +9,7 @@ import type { Endpoint } from '../contract/endpoint.ts';
 /** An answer of the API. */
 export interface ApiAnswer {
   status: number;
-  /** Its JSON; undefined if it is not JSON. */
+  /** The parsed JSON; undefined if the body is not JSON. */
   body: unknown;
   /** Seconds to wait before the next attempt, if the API says so. */
   retry_after_s: number | null;
@@ -26,7 +26,7 @@ export type CallApi = (
   input: Readonly<Record<string, unknown>>,
 ) => Promise<ApiAnswer>;
 
-/** No answer came; the message names the address and the cause. */
+/** The API did not answer. The message names the address and the cause. */
 export class UnreachableApi extends Error {
   override readonly name = 'UnreachableApi';
 }
@@ -43,7 +43,7 @@ export interface Tool {
   run(input: never): Promise<CallToolResult>;
 }
 
-/** @returns what the API answered, as the protocol gives results of tools */
+/** @returns the API's answer as the result of a tool in the protocol */
 export async function answer(output: z.ZodObject, ask: () => Promise<ApiAnswer>): Promise<CallToolResult> {
   let got: ApiAnswer;
   try {
@@ -54,8 +54,8 @@ export async function answer(output: z.ZodObject, ask: () => Promise<ApiAnswer>)
   }
   if (got.status !== 200) return fail(describeRefusal(got));
   const read = output.safeParse(got.body);
-  if (!read.success) return fail(`What answers is not the API of Understudy: check its address. ${GO_ON}`);
-  // The text is for clients that show the model no structured content.
+  if (!read.success) return fail(`The answer is not from the API of Understudy: check the address. ${GO_ON}`);
+  // The text repeats the structured content for clients that show the model only texts.
   return { content: [{ type: 'text', text: JSON.stringify(read.data) }], structuredContent: read.data };
 }
 
@@ -92,7 +92,7 @@ const violations = z.object({
   detail: z.array(z.object({ loc: z.array(z.union([z.string(), z.number()])), msg: z.string() })),
 });
 
-/** @returns null for an answer that is not from the API, such as one from a proxy in between */
+/** @returns null for an answer that is not from the API, for example from a proxy in between */
 function readDetail(body: unknown): string | null {
   const text = textDetail.safeParse(body);
   if (text.success) return text.data.detail;

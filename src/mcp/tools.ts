@@ -29,7 +29,7 @@ export const INSTRUCTIONS =
   'out something about the code base that took effort and will still be true tomorrow, call record_finding. To look up how ' +
   'earlier runs went, call search_runs, and read_run for one of them. If a tool fails, go on without it.';
 
-/** In the order in which they are listed. */
+/** The tools, in the order in which clients list them. */
 export function makeTools(options: ToolOptions): Tool[] {
   return [
     retrievePatterns(options),
@@ -40,13 +40,13 @@ export function makeTools(options: ToolOptions): Tool[] {
   ];
 }
 
-/** A separate shape, without the name that the interface description puts into its table of definitions. */
+/** A copy of the API's schema without its name, because a named schema would become a reference. */
 const pattern = z.object({
   pattern_id: z.string(),
   tier: z.string().describe('e1: of the project, e2: of the organization, e3: of everybody'),
   similarity: z.number().describe('0 to 1'),
   fields: z.object({
-    situation: z.string().describe('When it applies'),
+    situation: z.string().describe('The situation in which the pattern applies'),
     dead_ends: z.string().describe('What was tried in vain'),
     unlock: z.string().describe('What solved it'),
   }),
@@ -64,7 +64,7 @@ function retrievePatterns({ call }: ToolOptions): Tool {
       .min(1)
       .max(RETRIEVE_TOP_K_MAX)
       .default(RETRIEVE_TOP_K_DEFAULT)
-      .describe('How many patterns at most'),
+      .describe('Maximum number of patterns'),
   });
   const output = z.object({
     traces: z.array(pattern).describe('The most similar first; empty when nothing fits'),
@@ -88,7 +88,7 @@ const finding = z.object({
   file_path: z.string(),
   finding_type: z.string(),
   created_at: z.string(),
-  score: z.number().describe('How near it is to the question, 0 to 1'),
+  score: z.number().describe('Similarity to the question, 0 to 1'),
 });
 
 function recallFindings({ call, codebase_id }: ToolOptions): Tool {
@@ -104,10 +104,10 @@ function recallFindings({ call, codebase_id }: ToolOptions): Tool {
       .max(FINDING_BOUNDS.file_path)
       .optional()
       .describe('Only findings about exactly this file, as it was recorded'),
-    top_k: z.int().min(1).max(FINDINGS_TOP_K).default(5).describe('How many findings at most'),
+    top_k: z.int().min(1).max(FINDINGS_TOP_K).default(5).describe('Maximum number of findings'),
   });
   const output = z.object({
-    findings: z.array(finding).describe('The nearest first; empty when nothing is near'),
+    findings: z.array(finding).describe('The most similar first; empty if no finding is similar'),
   });
   return {
     name: 'recall_findings',
@@ -155,7 +155,7 @@ function recordFinding({ call, codebase_id }: ToolOptions): Tool {
     description:
       'Records a fact about a code base for the agents that come after you. Record what took effort to find out and stays ' +
       'true: how to run one test, why a module is as it is, a trap. Do not record what the code says at a glance, how your ' +
-      'task is going, or secrets. The same finding recorded twice is one.',
+      'task is going, or secrets. A finding that is recorded twice is stored once.',
     annotations: { readOnlyHint: false, destructiveHint: false, idempotentHint: true, openWorldHint: false },
     inputSchema: input,
     outputSchema: stored,

@@ -86,7 +86,7 @@ describe('a tool of /mcp', () => {
   it('reports an error if its endpoint returns another shape', async () => {
     const { is_error, text } = await recall(() => ({ body: { findings: 'none' } }));
     expect(is_error).toBe(true);
-    expect(text).toContain('not the API of Understudy');
+    expect(text).toContain('not from the API of Understudy');
   });
 
   it('tells the model that its endpoint is missing', async () => {

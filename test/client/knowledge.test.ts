@@ -166,7 +166,7 @@ describe('findings', () => {
 describe('options', () => {
   it.each([
     [{}, 'apiKey is required'],
-    [{ apiKey: 'two words' }, 'apiKey has characters that no key has'],
+    [{ apiKey: 'two words' }, 'apiKey contains characters that are not allowed in a key'],
     [{ apiKey: 'k', baseUrl: 'ftp://x' }, 'baseUrl must be'],
     [{ apiKey: 'k', tokenBudget: 0 }, 'tokenBudget'],
     [{ apiKey: 'k', fsmThresholds: { slow: 1 } }, 'fsmThresholds.slow'],

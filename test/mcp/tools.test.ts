@@ -275,7 +275,7 @@ describe('understudy mcp', () => {
   });
 
   const answers = [
-    ['something else', 200, '<html>', 'not the API of Understudy'],
+    ['something else', 200, '<html>', 'not from the API of Understudy'],
     ['too many', 429, '{"detail":"Too many requests"}', 'wait 7 s'],
     ['a failure', 503, '{"detail":"Temporarily unavailable"}', 'cannot answer now (Temporarily unavailable)'],
     ['a gateway in between', 502, 'Bad gateway', 'cannot answer now (HTTP 502)'],

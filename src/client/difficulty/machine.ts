@@ -1,8 +1,8 @@
 /**
- * The difficulty machine: the difficulty of the last steps decides whether the next step goes to a
- * fast model, goes to a slow model, or needs no model. docs/difficulty.md has the rules. The Python
- * client implements the same machine; `clients/cases/machine.json` tests both. It keeps as many
- * scores as the largest window needs. Pure; any thread.
+ * The difficulty machine: the difficulty of the last steps decides whether the next step goes to a fast model, goes to
+ * a slow model, or needs no model. docs/difficulty.md has the rules. The Python client implements the same machine;
+ * `clients/cases/machine.json` tests both. The machine keeps only as many scores as the largest window needs. Pure; any
+ * thread.
  */
 
 import { type FsmThresholds, readThresholds } from './thresholds.ts';
@@ -26,7 +26,7 @@ export class DifficultyMachine {
   readonly #scores: number[] = [];
   #state: DifficultyState = 'FAST';
 
-  /** @throws RangeError, as readThresholds */
+  /** @throws RangeError for the same values as readThresholds */
   constructor(thresholds: Partial<FsmThresholds> = {}) {
     this.#thresholds = readThresholds(thresholds);
     const { fastWindow, slowWindow, skipWindow } = this.#thresholds;
@@ -51,7 +51,7 @@ export class DifficultyMachine {
 }
 
 /**
- * @param scores oldest first; a window that is not full decides nothing
+ * @param scores oldest first. A window that is not full changes nothing
  * @param thresholds the result of readThresholds
  */
 export function nextState(
@@ -73,9 +73,7 @@ export function nextState(
   return isEasy ? 'FAST' : 'SLOW';
 }
 
-/**
- * Sum from the oldest score, as the Python client does, because the rounding depends on the order.
- */
+/** The sum begins with the oldest score, as in the Python client, because the rounding depends on the order. */
 function meanOfLast(scores: readonly number[], window: number): number | null {
   if (scores.length < window) return null;
   let sum = 0;

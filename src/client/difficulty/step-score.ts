@@ -12,7 +12,7 @@
 interface StepSignals {
   /** Share of words that express uncertainty; saturates at one word in twenty. */
   hedging: number;
-  /** Words, of 500. */
+  /** Number of words; saturates at 500. */
   length: number;
   /** Share of words about failures; saturates at one word in twenty. */
   error_language: number;
@@ -29,9 +29,12 @@ const WEIGHTS: Readonly<StepSignals> = {
 
 const WORDS_MAX = 500;
 const ENTITIES_MAX = 10;
-/** One hit in this many words gives the full signal; prose hardly ever has more. */
+/** One matching word in this many words gives the full signal. Ordinary prose rarely has more. */
 const WORDS_A_HIT = 20;
-/** Only this many code points of the beginning are judged, because the score is computed while the agent waits. */
+/**
+ * Maximum number of code points that are judged, from the beginning of the text. The agent waits while the score is
+ * computed.
+ */
 const CHARACTERS_MAX = 32_768;
 /** Score of a text without words. */
 const UNKNOWN_SCORE = 0.5;
@@ -64,8 +67,9 @@ const ERROR_WORD = new RegExp(
 /** A part of a path between two slashes. */
 const PART = '[A-Za-z0-9_.@+-]+';
 /**
- * Quoted strings first, so that a path in quotes is one entity; then paths from a root, a home or a drive, relative ones of
- * three parts or with an extension (not `and/or`), then dotted identifiers (not `e.g.`).
+ * Matches quoted strings first, so that a path in quotes is one entity. Then it matches paths that begin with a root, a
+ * home directory or a drive, and relative paths that have three parts or an extension (so not `and/or`). At last it
+ * matches dotted identifiers (but not `e.g.`).
  */
 const ENTITY = new RegExp(
   [

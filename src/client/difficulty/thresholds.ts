@@ -11,10 +11,7 @@ export interface FsmThresholds {
   slowThreshold: number;
   /** SKIP begins when the mean of the last `skipWindow` difficulties is at most this. */
   skipThreshold: number;
-  /**
-   * A state ends only when the mean has passed the threshold at which the state began by this
-   * margin.
-   */
+  /** Margin by which the mean must pass the threshold at which a state began, before the state ends. */
   hysteresisMargin: number;
   fastWindow: number;
   slowWindow: number;
@@ -22,8 +19,9 @@ export interface FsmThresholds {
 }
 
 /**
- * Chosen on 3,500 steps of public agents (docs/difficulty.md), of which half score below 0.09 and one in ten above
- * 0.24. Two hard steps select the slow model, three ordinary steps end that, and only four easy steps lead to SKIP.
+ * These values were chosen on 3,500 steps of public agents (docs/difficulty.md). Half of the steps score below 0.09,
+ * and one in ten above 0.24. Two hard steps select the slow model, three ordinary steps return to the fast model, and
+ * four easy steps lead to SKIP.
  */
 const DEFAULT_THRESHOLDS: Readonly<FsmThresholds> = {
   fastThreshold: 0.15,
@@ -40,14 +38,14 @@ const WINDOW_MAX = 1_000;
 
 /**
  * @param given differences from the defaults; undefined values are ignored
- * @throws RangeError naming the key, for an unknown key, a number out of range, or thresholds in the wrong order
+ * @throws RangeError, which names the key, for an unknown key, a number out of range, or thresholds in the wrong order
  */
 export function readThresholds(given: Partial<FsmThresholds> = {}): Readonly<FsmThresholds> {
   const read: FsmThresholds = { ...DEFAULT_THRESHOLDS };
   for (const [key, value] of Object.entries(given)) {
     if (!Object.hasOwn(DEFAULT_THRESHOLDS, key)) {
       const known = Object.keys(DEFAULT_THRESHOLDS).join(', ');
-      throw new RangeError(`fsmThresholds.${key} is unknown; there are ${known}`);
+      throw new RangeError(`fsmThresholds.${key} is unknown; the keys are ${known}`);
     }
     if (value === undefined) continue;
     const name = key as keyof FsmThresholds;
@@ -62,7 +60,7 @@ export function readThresholds(given: Partial<FsmThresholds> = {}): Readonly<Fsm
   if (read.skipThreshold > read.fastThreshold || read.fastThreshold > read.slowThreshold) {
     const order = `${read.skipThreshold}, ${read.fastThreshold}, ${read.slowThreshold}`;
     throw new RangeError(
-      `fsmThresholds must rise from skipThreshold over fastThreshold to slowThreshold, not ${order}`,
+      `fsmThresholds must increase in the order skipThreshold, fastThreshold, slowThreshold; they are ${order}`,
     );
   }
   return Object.freeze(read);

@@ -10,7 +10,7 @@ export interface TokenBudgetReached {
   spent: number;
 }
 
-/** One for each run. */
+/** Counts the tokens of one run. */
 export class TokenBudget {
   readonly #budget: number | undefined;
   readonly #tell: ((reached: TokenBudgetReached) => unknown) | undefined;
@@ -52,7 +52,7 @@ export class TokenBudget {
       const said = this.#tell?.({ budget, spent: this.#spent });
       if (said instanceof Promise) said.catch(() => {});
     } catch {
-      // The agent's step continues.
+      // An error of the callback must not stop the agent's step.
     }
   }
 }

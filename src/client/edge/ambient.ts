@@ -4,7 +4,7 @@
  * finds the current run, so pass the run explicitly. Runs in edge functions, on any thread.
  */
 
-/** A run, with the runs that enclose it. */
+/** A run and the scope that encloses it. */
 interface Scope<Run> {
   run: Run;
   outer: Scope<Run> | undefined;
@@ -17,7 +17,7 @@ interface Storage<Value> {
 
 type StorageClass = new <Value>() => Storage<Value>;
 
-/** A storage without support of the platform: its value is set until the first await. */
+/** The storage for platforms without AsyncLocalStorage. It has a value only until the first await. */
 class SynchronousStorage<Value> implements Storage<Value> {
   #value: Value | undefined;
 

@@ -8,7 +8,7 @@ export interface Timer {
   stop(): void;
 }
 
-/** There is no other context to return to. */
+/** The function does nothing, because these platforms have no asynchronous context. */
 export function keepContext(): <Result>(work: () => Result) => Result {
   return (work) => work();
 }

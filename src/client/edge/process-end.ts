@@ -1,10 +1,10 @@
 /**
- * Replaces src/client/process-end.ts. The platform stops a function after its answer, without an
- * event. Call `context.waitUntil(understudy.flush())` before the answer. Runs in edge functions, on
- * any thread.
+ * Replaces src/client/process-end.ts with a function that does nothing. The platform stops an edge function after its
+ * answer without an event that could flush the queue. Call `context.waitUntil(understudy.flush())` before the answer.
+ * Runs in edge functions, on any thread.
  */
 
-/** @returns does nothing */
+/** @returns a function that does nothing */
 export function holdForExit(): () => void {
   return () => {};
 }
