@@ -24,12 +24,12 @@ export interface HookRun {
 }
 
 export type HookEvent =
-  /** An event that is not reported, and at which the hook cleans up old files. */
+  /** An event that is not reported. The hook removes old files at this event. */
   | { kind: 'session' }
   | { kind: 'task'; run: HookRun; task: string }
   /**
-   * `key`: equal for the same event, and for a later call with the same id and content. `unknown`: fields that the
-   * client did not send. `tellable`: the client accepts an answer to the event.
+   * `key`: identifies the event. A later call with the same id and content has the same key. `unknown`: fields that the
+   * client did not send. `tellable`: whether the client accepts an answer to the event.
    */
   | {
       kind: 'step';
@@ -42,16 +42,14 @@ export type HookEvent =
     }
   | { kind: 'end'; run: HookRun; outcome: string };
 
-/** The service's limit. */
+/** The service's maximum length of a run's id. */
 const RUN_ID_UNITS = 128;
 /** Length of a key: more than 128 bits. */
 const KEY_UNITS = 24;
 
 type Input = Readonly<Record<string, unknown>>;
 
-/**
- * @returns null for an irrelevant event, and for other input
- */
+/** @returns null for an event that is not reported, and for input that is not an event */
 export function readHookEvent(client: ClientName, input: unknown): HookEvent | null {
   if (typeof input !== 'object' || input === null || Array.isArray(input)) return null;
   const given = input as Input;
@@ -107,7 +105,7 @@ function readStep(
   return { kind: 'step', run, key, step, unknown, tellable: true, event_name };
 }
 
-/** Call ids may restart in each turn, or be the same for all calls. */
+/** The key contains more than the call's id, because ids may restart in each turn or be the same for all calls. */
 function keyOf(parts: readonly unknown[]): string {
   return hash('sha256', JSON.stringify(parts), 'base64url').slice(0, KEY_UNITS);
 }
@@ -120,7 +118,7 @@ function isTold(value: unknown): boolean {
   return value !== undefined && value !== null;
 }
 
-/** The agent's text at the end of a turn: the monitors compare its claims with the tools' results. */
+/** Reads the agent's text at the end of a turn. The monitors compare its claims with the results of tools. */
 function readAnswer(run: HookRun, event_name: string, given: Input): HookEvent | null {
   const thought = textOf(given.last_assistant_message);
   const turn = turnOf(given);
@@ -130,8 +128,8 @@ function readAnswer(run: HookRun, event_name: string, given: Input): HookEvent |
 }
 
 /**
- * For a shell, the output that a person would have seen; for a server's tool, the text of its parts; for any other,
- * everything.
+ * The output of a shell as a person would have seen it; the texts of the parts for an MCP server's tool; the whole
+ * response for any other tool.
  */
 function readObservation(response: unknown): unknown {
   if (typeof response !== 'object' || response === null) return response;
@@ -143,7 +141,7 @@ function readObservation(response: unknown): unknown {
   return stdout !== '' && stderr !== '' ? `${stdout}\n${stderr}` : stdout || stderr;
 }
 
-/** A server's tool may report its own failure (Model Context Protocol). */
+/** Whether the tool of an MCP server reported a failure. */
 function isFailure(response: unknown): boolean {
   if (typeof response !== 'object' || response === null) return false;
   const { isError, is_error } = response as Input;

@@ -1,6 +1,7 @@
 /**
- * `understudy hook CLIENT`: the client's settings run it for each event, as a separate process. The agent waits for
- * it, so it loads little and has a deadline, and after any failure it exits with 0 and no output. Command line.
+ * `understudy hook CLIENT`: the client runs this command for each event, as a separate process. The agent waits for the
+ * process, so it loads few modules and has a deadline. After any failure it exits with 0 and without output. Command
+ * line.
  */
 import { readEnvironment } from '../client/environment.ts';
 import { parseExact } from '../std/exact-json.ts';
@@ -8,11 +9,11 @@ import { type HookEvent, isClient, readHookEvent } from './event.ts';
 import { sweepJournals } from './run-journal.ts';
 import { reportEvent } from './run-reporter.ts';
 
-/** Longest time from the start of the process to the last answer that it waits for. */
+/** Maximum time from the start of the process to the last answer. */
 const TIMEOUT_MS = 1_500;
-/** Longest time from the deadline to the exit, because a client may never close the input. */
+/** Maximum time from the deadline to the exit. It is needed because a client may never close the input. */
 const GRACE_MS = 1_000;
-/** Larger inputs are not read; inputs include the results of tools. */
+/** Maximum size of the input, which includes the results of tools. A larger input is ignored. */
 const INPUT_BYTES_MAX = 32 * 1024 * 1024;
 const BASE_URL = 'http://127.0.0.1:8000';
 

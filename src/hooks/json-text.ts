@@ -57,7 +57,7 @@ function skip(pattern: RegExp, text: string, at: number): number {
   return pattern.lastIndex === 0 ? at : pattern.lastIndex;
 }
 
-/** The member with that key; if there are several, the last, as parsers choose. */
+/** The member with that key. Of several members with the same key, the last one, which parsers use. */
 export function findMember(node: JsonNode, key: string): JsonMember | undefined {
   return node.members.findLast((member) => member.key === key);
 }
@@ -103,7 +103,7 @@ export function addMember(
   return `${text.slice(0, start + 1)}${before}${written}${after}${text.slice(end - 1)}`;
 }
 
-/** @param before the text before it; if it contains a line end, the value is written on several lines, too */
+/** @param before the text before the member. If it contains a line end, the value is written on several lines */
 function write(key: string | null, value: unknown, before: string, unit: string): string {
   const lines = before.includes('\n') ? unit : '';
   const colon = lines === '' ? ':' : ': ';

@@ -10,14 +10,14 @@ import { makeFolder } from '../std/folder.ts';
 
 /** Files that are older than this are removed. Sessions are shorter. */
 const KEPT_MS = 7 * 24 * 3_600_000;
-/** Maximum number of files that are checked in one clean-up; the next one continues with the rest. */
+/** Maximum number of files that are checked in one clean-up. The next clean-up continues with the rest. */
 const SWEPT_FILES = 1_000;
 /**
- * Two hooks that a client starts for one event start within this time. A later repeat of the same tool call starts
- * after it, because the model answers in between.
+ * Maximum time between the starts of two hooks for one event. A repetition of the same tool call comes later, because
+ * the model answers in between.
  */
 const SAME_EVENT_MS = 2_000;
-/** How long an unreachable service is not called: otherwise each hook of a session would wait for it again. */
+/** Time for which an unreachable service is not called, so that not every hook of a session waits for it. */
 const OUTAGE_MS = 30_000;
 
 /** The folder of the files, accessible to this user only. */
@@ -44,7 +44,7 @@ export class RunJournal {
     return this.#lines.includes('started');
   }
 
-  /** How often the run continued after it was finished: a resumed session keeps its name. */
+  /** How often the session was resumed after its run was finished. A resumed session keeps its name. */
   get resumptions(): number {
     return this.#lines.filter((line) => line === 'resumed').length;
   }
@@ -53,7 +53,7 @@ export class RunJournal {
     this.#append('started');
   }
 
-  /** The run must be reported to the service again. */
+  /** Records that the session was resumed, so that a new run is reported to the service. */
   noteResumed(): void {
     this.#append('resumed');
   }
@@ -67,7 +67,7 @@ export class RunJournal {
     const known = this.#find(key, at_ms);
     if (known >= 0) return known;
     this.#append(`step ${key} ${Math.round(at_ms)}`);
-    // Another hook may have recorded the event in the meantime: the first line counts.
+    // Another hook may have recorded the event at the same time, so the first line in the file decides.
     return this.#find(key, at_ms);
   }
 
@@ -83,7 +83,9 @@ export class RunJournal {
       });
   }
 
-  /** Lines appended by others at the same time come before or after this one, never inside it. */
+  /**
+   * Appends a line. Lines that other processes append at the same time are before or after this line, never inside it.
+   */
   #append(line: string): void {
     appendFileSync(this.#path, `${line}\n`, { mode: 0o600 });
     this.#lines = readLines(this.#path);
@@ -93,7 +95,7 @@ export class RunJournal {
     return join(this.#folder, 'outage');
   }
 
-  /** The service did not answer recently. */
+  /** Whether the service did not answer recently. */
   get isOut(): boolean {
     const { mtimeMs } = statSync(this.#outage, { throwIfNoEntry: false }) ?? {};
     if (mtimeMs === undefined) return false;
@@ -107,7 +109,7 @@ export class RunJournal {
   }
 }
 
-/** Removes files that no session needs any more, and allows calling the service again. */
+/** Removes files that no session needs, and the record that the service did not answer. */
 export function sweepJournals(): void {
   const folder = journalFolder();
   let names: string[];

@@ -13,19 +13,19 @@ interface ReporterOptions {
   /** '' for none. */
   codebase_id: string;
   task_profile: string;
-  /** No request waits longer than this; measured from the start of the process (`performance.now()`). */
+  /** Time at which every request is given up, counted from the start of the process (`performance.now()`). */
   deadline_ms: number;
   folder?: string;
 }
 
-/** The service's limit. */
+/** The service's maximum length of a task. */
 const TASK_UNITS = 65_536;
-/** Statuses of a service that is running but refuses this user's requests: it is not called again for a while. */
+/** Statuses by which a running service refuses this user's requests. The service is then not called for a while. */
 const REFUSALS = new Set([401, 403, 429]);
 
 /**
  * @returns the text that the agent should read now; otherwise null
- * @throws Error if the service does not answer; later events then do not wait for it
+ * @throws Error if the service does not answer. Later events then do not wait for the service
  */
 export async function reportEvent(
   event: Exclude<HookEvent, { kind: 'session' }>,
@@ -71,7 +71,7 @@ class RunReporter {
     });
   }
 
-  /** A session resumed after its end continues as a second run. */
+  /** The id of the run. A session that was resumed after its end continues as a second run. */
   get #runId(): string {
     const { resumptions } = this.#journal;
     return resumptions === 0 ? this.#run.run_id : `${this.#run.run_id}~${resumptions + 1}`;
@@ -102,7 +102,7 @@ class RunReporter {
     for (const field of unknown) body[field] = null;
     const log = () => this.#post(`${this.#path}/steps`, body);
     let answer = await log();
-    // The service has deleted or finished the run, but the session continues.
+    // The service has deleted or finished the run although the session continues.
     if (answer.status === 404 || answer.status === 409) {
       if (answer.status === 409) this.#journal.noteResumed();
       await this.start('');
@@ -126,9 +126,7 @@ class RunReporter {
     return `/v1/monitor/runs/${encodeURIComponent(this.#runId)}`;
   }
 
-  /**
-   * @throws Error for an answer that makes the service unusable for now
-   */
+  /** @throws Error for an answer after which the service is not called for a while */
   async #post(path: string, body: object): Promise<Answer> {
     const { base_url, deadline_ms } = this.#options;
     const answer = await this.#transport.send({

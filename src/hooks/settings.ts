@@ -1,6 +1,4 @@
-/**
- * Merges the settings that make a client call our hooks into a user's settings. Pure; command line.
- */
+/** Merges the settings that make a client call Understudy's hooks into a user's settings. Pure; command line. */
 import type { ClientName } from './event.ts';
 import { addMember, findMember, readPlaces, removeMember } from './json-text.ts';
 
@@ -19,25 +17,25 @@ const EVENTS: Readonly<Record<ClientName, readonly string[]>> = {
   codex: SHARED,
 };
 
-/** Our command, with any flags and any place of installation. */
+/** Matches the command of Understudy's hooks, with any flags and any place of installation. */
 const OWN_COMMAND = /understudy(\.mjs)?['"]? hook (claude-code|codex)( |$)/;
 
 type Json = Record<string, unknown>;
 
-/** The client could not read these settings; the message says why. */
+/** The client could not read these settings. The message says why. */
 export class SettingsFault extends Error {
   override readonly name = 'SettingsFault';
 }
 
 /**
- * Adds our hooks to settings, or removes them. Every other byte stays unchanged.
+ * Adds Understudy's hooks to settings, or removes them. Every other byte stays unchanged.
  * @param text content of the file; null if there is no file
- * @param command that the client's shell runs; null removes ours
+ * @param command that the client's shell runs; null removes Understudy's hooks
  * @returns the file's new text; the same text if nothing changes
  * @throws SettingsFault for a file that is not the client's and must not be overwritten
  */
 export function mergeSettings(client: ClientName, text: string | null, command: string | null): string {
-  // Byte order mark: editors on Windows write one, and clients skip it.
+  // Editors on Windows write a byte order mark, which clients skip.
   const mark = text?.startsWith('\uFEFF') ? '\uFEFF' : '';
   const given = (text ?? '').slice(mark.length);
   if (given.trim() === '') return command === null ? (text ?? '') : mark + writeSettings(client, command);
@@ -65,12 +63,12 @@ function checkSettings(text: string): void {
   const { hooks } = readObject(text);
   if (hooks === undefined) return;
   for (const [event, groups] of Object.entries(asObject(hooks, '"hooks"'))) {
-    if (!Array.isArray(groups)) throw new SettingsFault(`"hooks.${event}" is no list`);
+    if (!Array.isArray(groups)) throw new SettingsFault(`"hooks.${event}" is not a list`);
     for (const group of groups) asObject(group, `an entry of "hooks.${event}"`);
   }
 }
 
-/** Whether the text already contains our hooks and no other version of them. */
+/** Whether the text already contains exactly the hooks with this command. */
 function hasOurs(client: ClientName, text: string, command: string): boolean {
   const hooks = (readObject(text).hooks ?? {}) as Record<string, { hooks?: unknown }[]>;
   const found = Object.entries(hooks).flatMap(([event, groups]) =>
@@ -84,9 +82,7 @@ function hasOurs(client: ClientName, text: string, command: string): boolean {
   return found.length === wanted.length && wanted.every((name) => found.includes(name));
 }
 
-/**
- * @param keepsEvents ours are added again, so their events keep their places
- */
+/** @param keepsEvents whether events without hooks stay, because hooks are added to them again */
 function removeOurs(text: string, keepsEvents: boolean): string {
   for (let edited = text; ; ) {
     const next = removeOne(edited, keepsEvents);
@@ -95,9 +91,7 @@ function removeOurs(text: string, keepsEvents: boolean): string {
   }
 }
 
-/**
- * @returns null if none of ours is left
- */
+/** @returns null if the text has no more hooks of Understudy */
 function removeOne(text: string, keepsEvents: boolean): string | null {
   const root = readPlaces(text);
   const hooks = findMember(root, 'hooks');
@@ -106,7 +100,7 @@ function removeOne(text: string, keepsEvents: boolean): string | null {
       const list = findMember(group.value, 'hooks')?.value;
       const ours = list?.members.find(({ value }) => isOurs(JSON.parse(text.slice(value.start, value.end))));
       if (list === undefined || ours === undefined) continue;
-      // Anything that becomes empty is removed too.
+      // A list or an object that becomes empty is also removed.
       if (list.members.length > 1) return removeMember(text, list, ours);
       if (event.value.members.length > 1 || keepsEvents) return removeMember(text, event.value, group);
       if (hooks!.value.members.length > 1) return removeMember(text, hooks!.value, event);
@@ -147,7 +141,7 @@ function readObject(text: string): Json {
 
 function asObject(value: unknown, what: string): Json {
   if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Json;
-  throw new SettingsFault(`${what} is no object`);
+  throw new SettingsFault(`${what} is not an object`);
 }
 
 /** The file's indentation; two spaces if it cannot be determined. */

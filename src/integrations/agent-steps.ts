@@ -1,6 +1,6 @@
 /**
- * Makes steps of a run from the model answers and tool results that an integration reports. It also
- * keeps an intervention until a model has received it. Any thread.
+ * Makes steps of a run from the model answers and tool results that an integration reports. Also keeps an intervention
+ * until a model has received it. Any thread.
  *
  * A step is one tool call with the model's text before it and the result, or an answer without a tool call
  * (`respond`). A step is logged when its result arrives, so parallel calls are logged in the order in which
@@ -36,7 +36,7 @@ export interface ModelAnswer {
 export interface ToolResult {
   /** '' if the framework gives none. */
   id: string;
-  /** For a call that no answer contains; otherwise the values of the answer are used. */
+  /** Used if no answer contains the call. Otherwise the values in the answer are used. */
   name?: string;
   input?: unknown;
   observation: unknown;
@@ -47,7 +47,7 @@ export interface ToolResult {
 interface PendingCall {
   call: AskedCall;
   thought: string;
-  /** Shared by the calls of one answer. The first call that ends gets the answer's tokens. */
+  /** The tokens of the answer, shared by its calls. The first call that ends gets them. */
   answer: { tokens: number };
 }
 
@@ -65,11 +65,11 @@ export class AgentSteps {
   readonly #calls = new Map<string, PendingCall[]>();
   #callCount = 0;
   /**
-   * Tokens of answers without a step: without text and calls, or with calls that never end. The next step
-   * gets them.
+   * Tokens of answers that made no step, because they have neither text nor calls, or because their calls never end.
+   * The next step gets these tokens.
    */
   #tokens = 0;
-  /** The intervention of a failed model call, for the next one. */
+  /** The intervention of a failed model call. The next model call gets it. */
   #returned: Intervention | null = null;
   #isFrameworkNamed = false;
 
@@ -77,7 +77,7 @@ export class AgentSteps {
     this.#run = run;
   }
 
-  /** @returns the object of the run, which all integrations share */
+  /** @returns the steps of the run. All integrations of a run share this object */
   static of(run: WatchedRun): AgentSteps {
     const known = stepsOfRuns.get(run);
     if (known !== undefined) return known;
@@ -95,7 +95,7 @@ export class AgentSteps {
 
   /**
    * Announces a stream that may be read after the scope of the run. The run takes steps until the stream ends.
-   * @returns a function to call at the stream's end; only its first call counts
+   * @returns a function to call at the stream's end. Only the first call has an effect
    */
   expectStream(): () => void {
     this.#run.expect?.(1);
@@ -106,7 +106,7 @@ export class AgentSteps {
     };
   }
 
-  /** A model answered. */
+  /** Records an answer of a model. */
   answered({ text, thinking, calls, tokens: told }: ModelAnswer): void {
     const tokens = told > 0 ? told : 0;
     if (calls.length === 0) {
@@ -115,7 +115,7 @@ export class AgentSteps {
       this.#run.step({ action: 'respond', actionInput: text, thought: thinking, tokens: this.#takeTokens() });
       return;
     }
-    // The agent's text beside its calls is shorter and clearer than its reasoning. It belongs to the first
+    // The text of an answer is preferred to the reasoning, because it is shorter and clearer. It belongs to the first
     // call.
     let thought = text === '' ? thinking : text;
     // Forget earlier calls with the same id, because they get no result any more.
@@ -131,21 +131,19 @@ export class AgentSteps {
     }
   }
 
-  /** Whether an answer asked for the call, and the call has no result yet. */
+  /** Whether an answer contains the call and the call has no result yet. */
   awaits(id: string): boolean {
     return this.#calls.has(id);
   }
 
-  /**
-   * Like `awaits`, for a framework that gives no id: whether a call of this tool has no result yet.
-   */
+  /** Like `awaits`, for a framework without call ids: whether a call of this tool has no result yet. */
   awaitsTool(name: string): boolean {
     for (const waiting of this.#calls.values())
       if (waiting.some(({ call }) => call.name === name)) return true;
     return false;
   }
 
-  /** A tool returned or failed. */
+  /** Records the result or the error of a tool. */
   returned(result: ToolResult): void {
     const pending = this.#take(result.id);
     let tokens = this.#takeTokens();
@@ -170,7 +168,7 @@ export class AgentSteps {
     return returned ?? this.#run.intervention();
   }
 
-  /** The model call that had the intervention failed, so the next call gets it. */
+  /** Returns an intervention whose model call failed, so that the next call gets it. */
   giveBack(said: Intervention): void {
     this.#returned = said;
   }

@@ -1,13 +1,13 @@
 /**
- * Reads steps for the AI SDK 5 and 6, whose telemetry has no steps, from model calls that pass a
- * language-model middleware. Tool results are in the prompt that passes them to the model. Any thread.
+ * Reads steps for the AI SDK 5 and 6 from the model calls that pass a language-model middleware, because the telemetry
+ * of these versions has no steps. Results of tools are in the prompt of the next model call. Any thread.
  */
 import { textOfParts } from '../client/observation.ts';
 import { parseExact } from '../std/exact-json.ts';
 import type { AgentSteps, AskedCall } from './agent-steps.ts';
 import { type Integration, reading } from './watched-run.ts';
 
-/** The parts that are read; the versions differ in `usage`. */
+/** The parts of content that are read. The versions of the SDK differ in `usage`. */
 interface Part {
   type: string;
   text?: string;
@@ -37,7 +37,10 @@ interface Output {
   value?: unknown;
 }
 
-/** Calls of streamed answers that wait for their results. Until then, the generation and the run continue. */
+/**
+ * Tool calls of streamed answers that wait for their results. The generation and the run stay open until the results
+ * arrive.
+ */
 const openCalls = new WeakMap<AgentSteps, Map<string, () => void>>();
 
 /** Maximum number of open calls of a run; with more, the oldest is forgotten. */
@@ -69,13 +72,14 @@ export function readAnswer(steps: AgentSteps, content: readonly Part[], usage: U
   );
   const [text, thinking] = [textsOf('text').join(''), textsOf('reasoning').join('\n')];
   steps.answered({ text, thinking, calls, tokens: tokensOf(usage) });
-  // Results of tools that the provider itself has called.
+  // These are the results of tools that the provider itself has called.
   for (const { type, toolCallId: id = '', result, isError = false } of content)
     if (type === 'tool-result') steps.returned({ id, observation: result, isError });
 }
 
 /**
- * @param onEnd is called when the parts have passed, or the next call of the model brings the results of the answer's calls
+ * @param onEnd is called when the parts have passed, or when the next model call contains the results of the answer's
+ *   calls
  * @returns the same parts; the answer is logged when they have passed
  */
 export function tapAnswer<StreamPart>(
@@ -97,7 +101,7 @@ export function tapAnswer<StreamPart>(
     if (asked.length === 0) return onEnd();
     for (const { toolCallId = '' } of asked) keepOpen(steps, toolCallId, onEnd);
   };
-  // `cancel` is newer than the types.
+  // The types lack `cancel`, because it is newer.
   const passer = {
     transform: (part: StreamPart, controller: TransformStreamDefaultController<StreamPart>) => {
       reading(integration, () => take(part as Part));

@@ -1,7 +1,7 @@
 /**
- * `@understudy-gateway/ai-sdk`: the AI SDK (`ai`), from 5 on. A language-model middleware brings interventions to the next call of
- * the model. The steps come from a telemetry integration, and with `ai` 5 and 6 from the middleware. Neither waits for the
- * network. Any thread.
+ * `@understudy-gateway/ai-sdk`: the AI SDK (`ai`), from 5 on. A language-model middleware adds interventions to the
+ * next model call. A telemetry integration logs the steps; with `ai` 5 and 6, the middleware logs them. Neither waits
+ * for the network. Any thread.
  */
 import type { LanguageModelMiddleware, Telemetry } from 'ai';
 import * as ai from 'ai';
@@ -14,7 +14,7 @@ import { type Integration, reading, stepsAround, type WatchOptions } from './wat
 const INTEGRATION: Integration = { name: '@understudy-gateway/ai-sdk', framework: 'ai-sdk' };
 requirePeer(INTEGRATION, 'ai', '>=5.0.0 <8');
 
-/** Since `ai` 7. */
+/** Whether `ai` is version 7 or later. */
 const HAS_TELEMETRY = 'registerTelemetry' in ai;
 
 /** Maximum number of generations in progress; with more, the oldest is forgotten. */
@@ -124,7 +124,7 @@ export function understudyMiddleware(options: WatchOptions = {}): LanguageModelM
   };
 }
 
-/** The model is about to be called. @returns null outside of runs */
+/** Called before a model call. @returns null outside of runs */
 function begin(options: WatchOptions, prompt: Prompt): AgentSteps | null {
   const steps = stepsAround(INTEGRATION, options);
   if (steps !== null && !HAS_TELEMETRY) reading(INTEGRATION, () => settlePrompt(steps, prompt));
@@ -146,7 +146,7 @@ async function tell<Result>(
   }
 }
 
-/** Adds a text after the present system messages, so that their cached part stays valid. */
+/** Adds a text after the system messages, so that the provider's cache of these stays valid. */
 function addText(prompt: Prompt, text: string): Prompt {
   const place = prompt.findIndex(({ role }) => role !== 'system');
   return prompt.toSpliced(place < 0 ? prompt.length : place, 0, { role: 'system', content: text });
@@ -162,10 +162,10 @@ function readCall(steps: AgentSteps, { content, usage }: EventOf<'onLanguageMode
     calls: calls.map(({ toolCallId, toolName, input }) => ({ id: toolCallId, name: toolName, input })),
     tokens: usage?.totalTokens ?? 0,
   });
-  // Calls with invalid arguments, or of unknown tools, reach no tool.
+  // Calls with invalid arguments, or of unknown tools, never reach a tool, so their errors are logged here.
   for (const { toolCallId: id, invalid, error } of calls)
     if (invalid === true) steps.returned({ id, observation: textOfError(error), isError: true });
-  // Tools that the provider itself has called.
+  // These tools were called by the provider itself.
   for (const part of content) {
     if (part.type === 'tool-result')
       steps.returned({ id: part.toolCallId, observation: part.output, isError: false });

@@ -3,9 +3,9 @@
  * including its tool runner. One middleware of the client sees requests and answers, and adds interventions
  * to the next model call. Any thread.
  *
- * Tool results are read from the request that passes them to the model. A complete answer is read from a
- * copy; the bytes of a stream are read while they pass. (With two copies of a stream, a reader that leaves
- * one early would wait for the end of the other.)
+ * Tool results are read from the request that passes them to the model. A complete answer is read from a copy. The
+ * bytes of a stream are read while they pass: with a copy of the stream, an agent that leaves its copy early would wait
+ * for the end of the other copy.
  */
 
 import type { Middleware } from '@anthropic-ai/sdk';
@@ -31,8 +31,8 @@ const INTEGRATION: Integration = { name: '@understudy-gateway/anthropic', framew
 requirePeer(INTEGRATION, '@anthropic-ai/sdk', '>=0.30.0 <2');
 
 /**
- * For `new Anthropic({ middleware: [understudyMiddleware()] })`, which the SDK supports since 0.101. It must
- * be the last middleware, next to the network.
+ * For `new Anthropic({ middleware: [understudyMiddleware()] })`, which the SDK supports from 0.101 on. This middleware
+ * must be the last one, so that it is next to the network.
  */
 export function understudyMiddleware(options: WatchOptions = {}): Middleware {
   return async (request, next, ctx) => {
@@ -43,7 +43,7 @@ export function understudyMiddleware(options: WatchOptions = {}): Middleware {
 }
 
 /**
- * The same for older versions: `new Anthropic({ fetch: understudyFetch() })`.
+ * Does the same for older versions of the SDK: `new Anthropic({ fetch: understudyFetch() })`.
  * @param fetch sends the requests; default: the platform's
  */
 export function understudyFetch(options: WatchOptions & { fetch?: typeof fetch } = {}): typeof fetch {
@@ -70,7 +70,7 @@ function parseParams(body: unknown): Params | null {
   }
 }
 
-/** Sends the request of a call, and logs the results in it and the answer to it. */
+/** Sends the request of a model call, and logs the results of tools in the request and the calls in the answer. */
 async function watchCall(
   steps: AgentSteps,
   request: APIRequest,
@@ -91,10 +91,10 @@ async function watchCall(
     end();
     return response;
   }
-  // The run in which the call was made, wherever its stream is read.
+  // The steps belong to the run in which the call was made, wherever its stream is read.
   const onAnswer = (answer: ModelAnswer) => reading(INTEGRATION, () => steps.answered(answer));
   if (isStream) return tap(response, onAnswer, end);
-  // A reader of the response itself gets the same error.
+  // An error is ignored here, because the reader of the response gets the same error.
   await response
     .clone()
     .text()
@@ -111,7 +111,7 @@ function isMessagesCall({ method, url }: APIRequest): boolean {
   return method?.toUpperCase() === 'POST' && /\/v1\/messages(\?|$)/.test(url);
 }
 
-/** Only results since the model's last answer. */
+/** Logs the results of tools after the model's last answer. */
 function settleResults(steps: AgentSteps, { messages = [] }: Params): void {
   const last = messages.findLastIndex(({ role }) => role === 'assistant');
   for (const { content } of messages.slice(last + 1)) settleBlocks(steps, content);
@@ -148,11 +148,11 @@ async function tell(
   }
 }
 
-/** @returns null for a body that another middleware has replaced by something else */
+/** @returns null if another middleware has replaced the body by something that cannot be read */
 function addText(request: APIRequest, text: string): APIRequest | null {
   try {
     const params = parseExact(String(request.body)) as MessageCreateParamsBase & { thread?: unknown };
-    // A thread keeps its system prompt for later turns, so the intervention is added to the turn instead.
+    // In a thread, the system prompt applies to later turns too, so the intervention is added to the turn.
     const told = params.thread ? addToTurn(params, text) : addToSystem(params, text);
     return { ...request, body: JSON.stringify(told) };
   } catch {
@@ -187,7 +187,7 @@ function tap(response: Response, onAnswer: (answer: ModelAnswer) => void, onEnd:
     events.end();
     onEnd();
   };
-  // `cancel` is newer than the types. An agent may leave after the last event that it needs.
+  // The types lack `cancel`, because it is newer. It is called if an agent leaves the stream early.
   const passer = {
     transform: (
       bytes: Uint8Array<ArrayBuffer>,
@@ -200,14 +200,14 @@ function tap(response: Response, onAnswer: (answer: ModelAnswer) => void, onEnd:
     cancel: end,
   };
   const tapped = new Response(response.body.pipeThrough(new TransformStream(passer)), response);
-  // Properties that a new response lacks.
+  // A new response has no URL, so the property is copied.
   return Object.defineProperty(tapped, 'url', { value: response.url });
 }
 
-/** Maximum length of a stream's event; no event of a model is longer. */
+/** Maximum length of a stream's event. Events of models are shorter. */
 const EVENT_UNITS_MAX = 32 * 1024 * 1024;
 
-/** Reads the events of a message from the bytes of a stream. Other bytes are passed on, too. */
+/** Reads the events of a message from the bytes of a stream. All bytes are passed on. */
 class MessageEvents {
   readonly #answer: StreamedAnswer;
   readonly #lines = new EventLines('', EVENT_UNITS_MAX);
@@ -226,7 +226,7 @@ class MessageEvents {
     }
   }
 
-  /** Keep-alives are empty, and some servers end with `[DONE]`. */
+  /** Ignores keep-alives, which are empty, and `[DONE]`, with which some servers end a stream. */
   #takeData(data: string): void {
     let event: RawMessageStreamEvent;
     try {
@@ -238,7 +238,7 @@ class MessageEvents {
     this.#answer.take(event);
   }
 
-  /** Reading has ended. */
+  /** Called when the stream was read to its end or left. */
   end(): void {
     if (this.#isLost) return;
     try {
@@ -264,7 +264,7 @@ class StreamedAnswer {
   readonly #onAnswer: (answer: ModelAnswer) => void;
   readonly #inputs = new Map<number, string>();
   #message: Message | null = null;
-  /** The model has reported why it stopped. */
+  /** Whether the model has reported why it stopped. */
   #hasStopped = false;
 
   constructor(onAnswer: (answer: ModelAnswer) => void) {
@@ -283,7 +283,7 @@ class StreamedAnswer {
     } else if (event.type === 'message_stop') this.end();
   }
 
-  /** The stream has ended; the answer counts if it is complete. */
+  /** Called at the end of the stream. Reports the answer if it is complete. */
   end(): void {
     const message = this.#message;
     this.#message = null;
@@ -316,7 +316,7 @@ function addDelta(
     inputs.set(index, (inputs.get(index) ?? '') + textOfPart(delta.partial_json));
 }
 
-/** The API sends the input in pieces of JSON text; servers that imitate it may send it whole, as a value. */
+/** The API sends the input as pieces of JSON text. Other servers with the same API may send it as one value. */
 function textOfPart(part: unknown): string {
   return typeof part === 'string' ? part : part == null ? '' : (writeJson(part) ?? '');
 }

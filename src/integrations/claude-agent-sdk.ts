@@ -3,8 +3,8 @@
  * Hooks log the steps, and their return values contain interventions. Hooks do not wait for the
  * network. Any thread.
  *
- * The package contains a client of far over 100 MB, so the used parts of its types are repeated here, with
- * the same names.
+ * The package contains a client of more than 100 MB, so this project does not depend on it. The needed parts of its
+ * types are repeated here with the same names.
  */
 
 import { textOfParts } from '../client/observation.ts';
@@ -21,7 +21,7 @@ requirePeer(INTEGRATION, '@anthropic-ai/claude-agent-sdk', '>=0.2.63 <1');
 type ToolEvent = 'PostToolUse' | 'PostToolUseFailure';
 type StopEvent = 'Stop' | 'SubagentStop';
 
-/** The parts of the hooks' input that they read. */
+/** The parts of a hook's input that are read. */
 interface HookInput {
   hook_event_name: string;
   tool_name?: string;
@@ -43,12 +43,12 @@ export type UnderstudyHooks = Record<ToolEvent, { hooks: Hook<ToolHookOutput>[] 
   Record<StopEvent, { hooks: Hook<Record<string, never>>[] }[]>;
 
 /**
- * For `query({ prompt, options: { hooks: understudyHooks() } })`. Each tool call is a step, and so is the
- * last message of an agent or sub-agent. An intervention reaches the agent with a tool's result; it never
- * keeps an agent from stopping.
+ * For `query({ prompt, options: { hooks: understudyHooks() } })`. Each tool call is a step, and so is the last message
+ * of an agent or sub-agent. An intervention reaches the agent with a tool's result, and never keeps an agent from
+ * stopping.
  */
 export function understudyHooks(options: WatchOptions = {}): UnderstudyHooks {
-  // Hooks are called from wherever the SDK reads its client's output.
+  // The run is determined here, because the SDK calls hooks outside of the run's scope.
   const run = options.run ?? currentRun();
   const watched = run === null ? {} : { run };
   stepsAround(INTEGRATION, watched);
@@ -79,8 +79,8 @@ function takeStop(options: WatchOptions, { last_assistant_message: text = '' }: 
 }
 
 /**
- * For a shell, the output that a person would have seen; for a server's tool, the text of its parts; for any
- * other tool, everything.
+ * The output of a shell as a person would have seen it; the texts of the parts for an MCP server's tool; the whole
+ * response for any other tool.
  */
 function readResponse(response: unknown): unknown {
   if (Array.isArray(response)) return textOfParts(response);
@@ -89,7 +89,7 @@ function readResponse(response: unknown): unknown {
   return [stdout, stderr].filter(Boolean).join('\n');
 }
 
-/** A server's tool may report its own failure (Model Context Protocol). */
+/** Whether the tool of an MCP server reported a failure. */
 function saysFailure(response: unknown): boolean {
   const { isError, is_error } = (response ?? {}) as { isError?: unknown; is_error?: unknown };
   return isError === true || is_error === true;

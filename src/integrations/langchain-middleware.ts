@@ -2,8 +2,8 @@
  * `@understudy-gateway/langchain/middleware`: adds interventions for agents of langchain 1's `createAgent`.
  * Any thread.
  *
- * The middleware wraps only model calls. With any `wrapToolCall`, LangChain would no longer pass a tool's
- * error to the model, but end the agent.
+ * The middleware wraps only model calls. With a `wrapToolCall`, LangChain would end the agent at a tool's error instead
+ * of passing the error to the model.
  */
 import * as langchain from 'langchain';
 import { addText, INTEGRATION } from './langchain.ts';
@@ -13,9 +13,8 @@ import { stepsAround, type WatchOptions } from './watched-run.ts';
 requirePeer(INTEGRATION, 'langchain', '>=1.0.1 <2');
 
 /**
- * Adds an intervention to the system prompt of the next model call, and only of that call: `createAgent({
- * model, tools, middleware: [understudyMiddleware()] })`. The agent throws a model's error as the same
- * object.
+ * Adds an intervention to the system prompt of the next model call, and only of that call: `createAgent({ model, tools,
+ * middleware: [understudyMiddleware()] })`. An error of the model reaches the caller of the agent as the same object.
  */
 export function understudyMiddleware(options: WatchOptions = {}): langchain.AgentMiddleware {
   return langchain.createMiddleware({
@@ -26,7 +25,7 @@ export function understudyMiddleware(options: WatchOptions = {}): langchain.Agen
       try {
         if (said === null) return await handler(request);
         const { systemMessage, systemPrompt } = request;
-        // Before 1.1 the system prompt is a text.
+        // In versions before 1.1, the system prompt is a text.
         if (systemMessage === undefined) {
           const told = [systemPrompt, said.text].filter(Boolean).join('\n\n');
           return await handler({ ...request, systemPrompt: told });
@@ -42,10 +41,10 @@ export function understudyMiddleware(options: WatchOptions = {}): langchain.Agen
 }
 
 /**
- * Keeps LangChain from changing an error that leaves a middleware. From 1.2.10 on, LangChain replaces the error by its own
- * class, unless `is_bubble_up` says that LangGraph must pass the error through. LangChain reads this property once, right
- * after the middleware has thrown, and gets true for that one time. Older versions write a new message into the error;
- * the first write has no effect.
+ * Keeps LangChain from changing an error that leaves a middleware. From 1.2.10 on, LangChain replaces the error by its
+ * own class, unless `is_bubble_up` says that LangGraph must pass the error through. LangChain reads this property once,
+ * directly after the middleware has thrown. This read returns true, and later reads return the original value. Older
+ * versions write a new message into the error. The first write is ignored.
  */
 function keepObject(thrown: unknown): void {
   if (!(thrown instanceof Error) || !Object.isExtensible(thrown)) return;
@@ -83,6 +82,6 @@ function answerOnce(
     },
     set: restore,
   });
-  // Other versions may not ask.
+  // Other versions may not read the property, so it is also restored here.
   setImmediate(restore);
 }

@@ -1,6 +1,6 @@
 /**
- * `@understudy-gateway/langchain`: LangChain.js and LangGraph, from @langchain/core 0.3 on. A callback handler logs the steps.
- * Interventions reach the next call of the model by `withIntervention`, and by the middleware of langchain-middleware.ts. Any
+ * `@understudy-gateway/langchain`: LangChain.js and LangGraph, from @langchain/core 0.3 on. A callback handler logs the
+ * steps. `withIntervention` and the middleware of langchain-middleware.ts add interventions to the next model call. Any
  * thread.
  */
 import { BaseCallbackHandler } from '@langchain/core/callbacks/base';
@@ -41,9 +41,9 @@ interface UnderWay {
 }
 
 /**
- * Logs the steps of everything for which it is a callback: `agent.invoke(input, { callbacks: [new
- * UnderstudyHandler()] })`. LangChain calls it immediately, not through its queue, so that a step is logged
- * before the next model call.
+ * Logs the steps of every run of LangChain for which it is a callback: `agent.invoke(input, { callbacks: [new
+ * UnderstudyHandler()] })`. LangChain calls it immediately, not through its queue, so that a step is logged before the
+ * next model call.
  */
 export class UnderstudyHandler extends BaseCallbackHandler {
   override name = NAME;
@@ -67,7 +67,7 @@ export class UnderstudyHandler extends BaseCallbackHandler {
     reading(INTEGRATION, () => this.#end(runId));
   }
 
-  /** Logs results without a tool event: of calls with invalid arguments, and of unknown tools. */
+  /** Logs the results of calls without a tool event, which are calls with invalid arguments or of unknown tools. */
   override handleChatModelStart(
     _model: unknown,
     conversations: BaseMessage[][],
@@ -133,9 +133,10 @@ export class UnderstudyHandler extends BaseCallbackHandler {
   override handleToolError(error: unknown, runId: string): void {
     reading(INTEGRATION, () =>
       this.#end(runId, (steps, tool) => {
-        // An interrupt for a human, or a hand-over to another agent. The call continues later.
+        // This is an interrupt for a human, or a hand-over to another agent. The call continues later.
         if ((error as { is_bubble_up?: unknown } | null)?.is_bubble_up === true) return;
-        // LangChain 0.3 does not say which call it was. The message for the model does, before the next call.
+        // LangChain 0.3 gives no call id here. The message in the next model call has the id, so the result is logged
+        // then.
         if (tool.id === '' && steps.awaitsTool(tool.name)) return;
         steps.returned({ ...tool, observation: textOfError(error), isError: true });
       }),
@@ -186,7 +187,7 @@ function settle(steps: AgentSteps, message: ToolMessage): void {
   steps.returned({ id, observation: textOfParts(content), isError: status === 'error' });
 }
 
-/** A tool gives its message itself, or a command that puts it into the state. */
+/** A tool returns its message, or a command that adds the message to the state. */
 function findToolMessage(output: unknown, id: string): ToolMessage | null {
   const candidates = [output, ...readUpdates(output)] as (Partial<ToolMessage> | null)[];
   const isMessageOfCall = (candidate: (typeof candidates)[number]) =>
@@ -202,7 +203,7 @@ function readUpdates(output: unknown): unknown[] {
   return Array.isArray(messages) ? messages : [];
 }
 
-/** The type of a message. Versions of LangChain have it in different places. */
+/** The type of a message, which different versions of LangChain store in different places. */
 function typeOf(message: Partial<BaseMessage>): string {
   return message.type ?? message._getType?.() ?? '';
 }

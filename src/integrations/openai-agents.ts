@@ -1,11 +1,11 @@
 /**
- * `@understudy-gateway/openai-agents`: for the OpenAI Agents SDK (`@openai/agents`). A runner's events show
- * how its tools ended. Everything else is read from the runner's next input to the model, to which
- * interventions are added, too. Any thread.
+ * `@understudy-gateway/openai-agents`: for the OpenAI Agents SDK (`@openai/agents`). The events of a runner show how
+ * its tools ended. All other facts are read from the runner's next input to the model. Interventions are added to the
+ * same input. Any thread.
  *
- * The integration is not a trace processor, because the SDK calls processors one after another and
- * waits for each: after a network exporter, the integration would be delayed, and without tracing
- * it would not be called. A user's processors stay unchanged.
+ * The integration is not a trace processor, because the SDK calls processors one after another and waits for each. A
+ * network exporter before it would delay the integration, and without tracing the integration would not be called. A
+ * user's processors stay unchanged.
  */
 import {
   type AgentInputItem,
@@ -30,12 +30,12 @@ type ToolCall = RunToolCallItem['rawItem'];
 const INTEGRATION: Integration = { name: '@understudy-gateway/openai-agents', framework: 'openai-agents' };
 requirePeer(INTEGRATION, '@openai/agents', '>=0.3.0 <1');
 
-/** The SDK's text for an exception of a tool; older versions add the error. */
+/** The SDK's text for an exception of a tool. Older versions add the error to it. */
 const FAILED = 'An error occurred while running the tool. Please try again.';
 
 /**
- * Logs the steps of everything that the runner runs, and adds interventions to the instructions of the next
- * model call, and only of that call. A `callModelInputFilter` of the runner keeps working.
+ * Logs the steps of everything that the runner runs, and adds interventions to the instructions of the next model call,
+ * and only of that call. A `callModelInputFilter` of the runner is still called.
  * @returns the same runner
  */
 export function watchRunner(runner: Runner, options: WatchOptions = {}): Runner {
@@ -59,7 +59,7 @@ export function watchRunner(runner: Runner, options: WatchOptions = {}): Runner 
   return runner;
 }
 
-/** Lets a run take steps until its stream has been read, which may be after the scope of the run. */
+/** Keeps a run open for steps until its stream has been read, which may be after the scope of the run. */
 function watchStreams(runner: Runner, options: WatchOptions): void {
   const { run } = runner;
   const watched = async (...args: unknown[]): Promise<unknown> => {
@@ -67,7 +67,7 @@ function watchStreams(runner: Runner, options: WatchOptions): void {
     const result: unknown = await Reflect.apply(run, runner, args);
     if (steps === null || !(result instanceof StreamedRunResult)) return result;
     const end = steps.expectStream();
-    // The SDK handles its rejection itself.
+    // A rejection needs no handling here, because the SDK handles it.
     result.completed.then(end, end);
     return result;
   };
@@ -86,7 +86,7 @@ export function understudyInputFilter(
     watch(INTEGRATION, options, (steps) => Turns.of(steps).read(args.modelData.input));
     const data = own === undefined ? args.modelData : await own(args);
     const steps = stepsAround(INTEGRATION, options);
-    // For anything but a list of items, the SDK itself reports an error.
+    // If the input is not a list, the SDK reports an error itself.
     const said = steps !== null && Array.isArray(data?.input) ? Turns.of(steps).takeIntervention() : null;
     if (said === null) return data;
     const instructions = data.instructions ?? args.modelData.instructions;
@@ -97,7 +97,7 @@ export function understudyInputFilter(
     : filter;
 }
 
-/** A call of a tool and its result; not logged yet. */
+/** A tool call with its result that is not logged yet. */
 interface EndedCall {
   context: Context | null;
   call: AskedCall;
@@ -108,16 +108,13 @@ interface EndedCall {
 interface Told {
   said: Intervention;
   trace: ReturnType<typeof getCurrentTrace>;
-  /**
-   * The span of the turn. It ends with the turn, successful or not; without tracing, it is null or has no
-   * end.
-   */
+  /** The span of the turn, which ends with the turn. Without tracing, the span is null or never ends. */
   span: ReturnType<typeof getCurrentSpan>;
 }
 
 /**
- * Maximum number of calls, of ids of calls and of interventions in progress that are kept for a run. Beyond it, the
- * oldest is forgotten.
+ * Maximum numbers of calls, of ids of calls and of interventions in progress that are kept for a run. Beyond a maximum,
+ * the oldest entry is dropped.
  */
 const KEPT_MAX = 1_000;
 
@@ -130,12 +127,12 @@ const turnsOfRuns = new WeakMap<AgentSteps, Turns>();
 class Turns {
   readonly #steps: AgentSteps;
   readonly #ended = new Map<string, EndedCall>();
-  /** Calls of conversations from before the run. */
+  /** Ids of calls from before the run. */
   readonly #former = new Set<string>();
-  /** By run of the SDK: tokens that were assigned to steps. */
+  /** Tokens that were assigned to steps, by run of the SDK. */
   readonly #tokens = new WeakMap<Context, number>();
   readonly #handedOver = new WeakSet<Context>();
-  /** Results of calls that hand over to other agents. */
+  /** Ids of calls that hand over to other agents. */
   readonly #transfers = new Set<string>();
   #told: Told[] = [];
 
@@ -151,9 +148,9 @@ class Turns {
     return made;
   }
 
-  /** @param input what the agent is started with */
+  /** @param input the input with which the agent is started */
   began(context: Context, input: readonly AgentInputItem[]): void {
-    // The new agent continues where the previous one ended.
+    // After a hand-over, the new agent continues the conversation of the previous agent.
     if (this.#handedOver.delete(context)) return;
     for (const { callId } of lastTurn(input).results) {
       this.#former.add(callId);
@@ -161,7 +158,7 @@ class Turns {
     }
   }
 
-  /** The model has answered. */
+  /** Called when the model has answered. */
   heard(): void {
     const trace = getCurrentTrace();
     this.#told = this.#told.filter((told) => told.trace !== trace);
@@ -191,11 +188,11 @@ class Turns {
     this.#steps.answered({ text: output, thinking: '', calls: [], tokens: this.#takeTokens(context) });
   }
 
-  /** @param input what the model is about to be asked */
+  /** @param input the input of the next model call */
   read(input: readonly AgentInputItem[]): void {
     const { results, calls, text, thinking } = lastTurn(input);
     const ids = new Set(results.map(({ callId }) => callId));
-    // Events of calls with invalid arguments do not contain these.
+    // The events of calls with invalid arguments lack the arguments.
     const ended = [...this.#ended.values()]
       .filter(({ call }) => ids.has(call.id))
       .map((entry) => ({
@@ -204,8 +201,8 @@ class Turns {
       }));
     for (const { callId: id, name, output } of results) {
       if (this.#ended.has(id) || this.#former.has(id)) continue;
-      // No tool received the call: its arguments are invalid, the tool does not exist, a human has refused
-      // it, or it hands over.
+      // No tool received the call: the arguments are invalid, the tool does not exist, a human has refused the call, or
+      // it hands over to another agent.
       const observation = textOfParts(Array.isArray(output) ? output : [output]);
       const isError = !this.#transfers.has(observation);
       const call = calls.get(id) ?? { id, name, input: undefined };
@@ -248,7 +245,7 @@ class Turns {
 
 type CallResult = Extract<AgentInputItem, { type: 'function_call_result' }>;
 
-/** The end of a conversation that waits for a model: its last answer, and the results of the calls in it. */
+/** The end of a conversation before a model call: the last answer and the results of its calls. */
 function lastTurn(input: readonly AgentInputItem[]) {
   const results: CallResult[] = [];
   const calls = new Map<string, AskedCall>();
@@ -289,7 +286,7 @@ function parseArguments(json: string | undefined): unknown {
   }
 }
 
-/** The tool's span has the error; without tracing, only the SDK's text shows it. */
+/** Whether a tool has failed. The tool's span has the error. Without tracing, only the SDK's text shows it. */
 function hasFailed(observation: string): boolean {
   const span = getCurrentSpan();
   return observation.startsWith(FAILED) || (span?.spanData.type === 'function' && span.error !== null);

@@ -16,10 +16,10 @@ import type { Integration } from './watched-run.ts';
 export function requirePeer({ name }: Integration, peer: string, range: string): void {
   const version = findVersion(peer);
   if (version === null || isWithin(version, range)) return;
-  throw new Error(`${name} ${CLIENT_VERSION} needs ${peer} ${range}, and found ${peer} ${version}`);
+  throw new Error(`${name} ${CLIENT_VERSION} needs ${peer} ${range}, but ${peer} ${version} is installed`);
 }
 
-/** @returns of the package that an import in this file would get; null: unknown */
+/** @returns the version of the package that an import in this file would load; null: unknown */
 function findVersion(peer: string): string | null {
   try {
     let folder = dirname(fileURLToPath(import.meta.url));

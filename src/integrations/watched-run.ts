@@ -1,6 +1,4 @@
-/**
- * Determines the run that an integration watches: the given one, otherwise the run around the call. Any thread.
- */
+/** Determines the run that an integration watches: the run in the options, or else the current run. Any thread. */
 import { currentRun } from '../client/understudy.ts';
 import { AgentSteps, type WatchedRun } from './agent-steps.ts';
 
@@ -11,13 +9,13 @@ export interface WatchOptions {
 
 /** Name of an integration. */
 export interface Integration {
-  /** Its package. */
+  /** Name of the package. */
   name: string;
   /** The framework of its runs. */
   framework: string;
 }
 
-/** @returns null outside of runs: then nothing is watched */
+/** @returns null outside of runs, where nothing is watched */
 export function stepsAround({ framework }: Integration, { run }: WatchOptions): AgentSteps | null {
   const watched = run ?? currentRun();
   if (watched === null) return null;

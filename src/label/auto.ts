@@ -1,7 +1,7 @@
 /**
- * `node --import @understudy-gateway/client/label/auto agent.mjs`: installs the shim without any code. `SVC_RUN`
- * names the run of the whole process, including its worker threads; without it, only the scopes in the agent's code
- * are labelled. In the agent's process, before its own modules. Any thread.
+ * `node --import @understudy-gateway/client/label/auto agent.mjs`: installs the shim without a change of the agent's
+ * code. `SVC_RUN` names the run of the whole process, including its worker threads. If `SVC_RUN` is not set, only the
+ * scopes in the agent's code are labelled. Loaded into the agent's process before the agent's modules. Any thread.
  */
 
 import { readEnvironment } from './environment.ts';

@@ -1,7 +1,6 @@
 /**
- * Labels the requests of an AWS SDK client (version 3) over any transport. It adds the label to
- * each attempt after signing, so the signature does not cover the label, and the gateway can remove
- * the label. Any thread.
+ * Labels the requests of an AWS SDK client (version 3) over any transport. The label is added to each attempt after
+ * signing. So the signature does not cover the label, and the gateway can remove it. Any thread.
  */
 
 import {
@@ -38,7 +37,7 @@ interface AwsClient {
  */
 export function labelAwsClient<Client extends { middlewareStack: object }>(client: Client): Client {
   const { middlewareStack } = client as unknown as AwsClient;
-  // The last step: after signing, inside the retry loop.
+  // The position in the stack is after signing and inside the retry loop.
   middlewareStack.add(labelAttempt, {
     step: 'deserialize',
     priority: 'low',

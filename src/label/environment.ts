@@ -1,10 +1,10 @@
 /**
- * The environment variables of the labelling shim, read in the agent's own process. The service's are in src/config.ts.
- * Any thread.
+ * The environment variables of the labelling shim, read in the agent's own process. The variables of the service are in
+ * src/config.ts. Any thread.
  */
 
 interface LabelEnvironment {
-  /** `SVC_HOSTS`: further host names to label, separated by commas or spaces. */
+  /** `SVC_HOSTS`: further host names whose requests are labelled, separated by commas or spaces. */
   hosts: string[];
   /** `SVC_RUN`: the run of the whole process, for `@understudy-gateway/client/label/auto`. */
   run: string | undefined;

@@ -1,7 +1,7 @@
 /**
- * Labels the requests of `fetch` on platforms where it is not undici's (Bun, Deno), because no channel announces a
- * request there before its head is written. The platform itself sends redirects, with the number of the first
- * request. Any thread.
+ * Labels the requests of `fetch` on platforms where it is not undici's (Bun, Deno), because no diagnostics channel
+ * announces a request there before its head is written. The platform itself follows redirects, and sends the redirected
+ * request with the number of the first request. Any thread.
  */
 import {
   currentScope,
@@ -57,7 +57,7 @@ async function send(
   try {
     return await original(input, { ...init, headers });
   } catch (thrown) {
-    // Bun names only the code.
+    // Bun's errors have only the code.
     if (isUnconnected(thrown) || (thrown as { code?: unknown } | null)?.code === 'ECONNREFUSED')
       giveBack(label);
     throw thrown;

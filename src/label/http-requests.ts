@@ -1,6 +1,6 @@
 /**
- * Labels the requests of node:http and node:https. Each is a `ClientRequest` that writes its head in one method,
- * where the label is added. So it does not matter how the request was made, or when its library was loaded. Any
+ * Labels the requests of node:http and node:https. Each is a `ClientRequest` that writes its head in one method, where
+ * the label is added. So every request is labelled, however it was made and whenever its library was loaded. Any
  * thread.
  */
 
@@ -27,7 +27,7 @@ interface HeadWriter {
   _storeHeader(firstLine: string, headers: HeadSource): void;
 }
 
-/** The scope in which a request was created; its body may be written in another. */
+/** The scope in which a request was created. The body may be written in another scope. */
 const madeIn = new WeakMap<ClientRequest, Scope | null>();
 
 /**
@@ -80,7 +80,7 @@ function labelHead(request: ClientRequest, headers: HeadSource): HeadSource {
   return headers;
 }
 
-/** The host in the form of an address. */
+/** The host as part of a URL: an IPv6 address gets brackets. */
 function bracket(host: string): string {
   return host.includes(':') && !host.startsWith('[') ? `[${host}]` : host;
 }
@@ -95,7 +95,7 @@ function namesOf(headers: HeadSource): unknown[] {
   return headers.map((pair) => (pair as unknown[])[0]);
 }
 
-/** A request that never got a connection has sent nothing. */
+/** Returns the number of a request that never got a connection, because no byte of it was sent. */
 function giveBackUnlessSent(request: ClientRequest, label: Label): void {
   let isSent = false;
   const noteSent = () => {

@@ -1,7 +1,8 @@
 /**
  * `@understudy-gateway/client/label`: labels the model calls of an agent's process with their run and their number in
- * it (`x-svc-run`, `x-svc-seq`), whichever client makes them. Nothing else in a request changes. Requests outside a
- * scope, or to hosts of others, do not change at all. In the agent's process, any thread.
+ * the run (`x-svc-run`, `x-svc-seq`), whichever client makes the calls. The rest of a request does not change. Requests
+ * outside a scope, or to hosts that are not labelled, do not change at all. Loaded into the agent's process; any
+ * thread.
  */
 
 import { isFetchOfUndici, labelFetch } from './fetch-requests.ts';
@@ -15,9 +16,9 @@ export { labelAwsClient } from './aws-client.ts';
 export type Transport = 'fetch' | 'undici' | 'node:http' | 'node:https' | 'aws-sdk';
 
 /**
- * Labels what this thread sends from now on with `fetch`, undici, node:http and node:https. Call it once; a second
- * call has no effect, even from another copy of the package. It is cheap, and does not depend on which modules are
- * already loaded.
+ * Labels the later requests of this thread with `fetch`, undici, node:http and node:https. Call it once. A second call
+ * has no effect, even from another copy of the package. The call is cheap, and its result does not depend on the
+ * modules that are already loaded.
  */
 export function install(): void {
   if (state.is_installed) return;
@@ -30,7 +31,7 @@ export function install(): void {
   if (labelHttp()) state.transports.add('node:http').add('node:https');
   else
     process.emitWarning(
-      '@understudy-gateway/client/label cannot label node:http and node:https of this Node',
+      '@understudy-gateway/client/label cannot label node:http and node:https of this version of Node',
     );
 }
 
@@ -46,7 +47,7 @@ export function runScope<Result>(run: string, work: () => Result): Result {
   return enterScope(makeScope(run), () => false, work);
 }
 
-/** Transports labelled in this thread; empty before `install()`. */
+/** The transports that are labelled in this thread; empty before `install()`. */
 export function installedTransports(): Transport[] {
   return [...state.transports] as Transport[];
 }

@@ -9,8 +9,8 @@ import { BlockList, isIP } from 'node:net';
 const REMEMBERED_HOSTS_MAX = 1_000;
 
 /**
- * The end of a model call's path. A base address may have a path too, so the beginning is ignored. Paths next to a
- * call (`/v1/messages/count_tokens`, `:countTokens`, `/v1/responses/{id}`) are not calls.
+ * The end of a model call's path. A base address may have a path too, so the beginning is ignored. Similar paths
+ * (`/v1/messages/count_tokens`, `:countTokens`, `/v1/responses/{id}`) are not model calls.
  */
 const MODEL_CALL =
   /\/v1\/(?:messages|chat\/completions|responses|complete)\/?$|(?::|%3[aA])(?:generate|streamGenerate)Content|\/model\/.+\/(?:converse|converse-stream|invoke|invoke-with-response-stream)$/;
@@ -34,7 +34,7 @@ for (const [net, bits] of [
   OWN_ADDRESSES.addSubnet(net, bits, 'ipv6');
 
 const OWN_NAME = /\.(?:local|internal|localhost)$/;
-/** The resolver reads a number as an address, which may belong to others. */
+/** Matches a host that is a number. The resolver reads it as an address, which may not be a private one. */
 const NUMBER = /^(?:\d+|0x[\da-f]*)$/;
 
 /**

@@ -1,8 +1,8 @@
 /**
  * Numbers the requests of runs from 1 without gaps, across all threads of the process: the counters are in shared
- * memory. The number of a request that was never sent is given to the run's next request. Any thread.
- * A table has 8 places for each of 2,048 remainders of the run's key. A run that finds all 8 taken replaces the least
- * recently used one; if that run returns, it starts at 1 again. 4,096 concurrent runs almost certainly fit.
+ * memory. The number of a request that was never sent is given to the run's next request. Any thread. The table has
+ * 2,048 sets of 8 places. The key of a run determines its set. If all 8 places are taken, a new run replaces the least
+ * recently used run, whose numbers begin at 1 again if it continues. 4,096 concurrent runs almost certainly fit.
  */
 
 const WAYS = 8;
@@ -11,8 +11,8 @@ const SLOTS = SETS * WAYS;
 const BYTES = SLOTS * 16 + (SETS + 1) * 4;
 
 /**
- * A terminated thread never releases its lock, so another thread takes the lock after this time. A thread that only
- * waits for a core takes less.
+ * A terminated thread never releases its lock, so another thread takes the lock after this time. A thread that holds
+ * the lock and waits for a core takes less time.
  */
 const LOCK_WAIT_MS = 1_000;
 
@@ -85,7 +85,7 @@ export class RunNumbers {
     return undefined;
   }
 
-  /** Finds a place for a run that has none. */
+  /** Finds a place for a run that has no place. */
   #claim(key: bigint, first: number): number {
     const lock = first / WAYS;
     const deadline = performance.now() + LOCK_WAIT_MS;
@@ -102,7 +102,7 @@ export class RunNumbers {
       let longest = -1;
       for (let slot = first; slot < first + WAYS; slot++) {
         const isFree = Atomics.load(this.#keys, slot) === 0n;
-        // The clock may have overflowed.
+        // `>>> 0` makes the age correct after an overflow of the clock.
         const age = isFree ? Number.POSITIVE_INFINITY : (now - Atomics.load(this.#used, slot)) >>> 0;
         if (age > longest) [victim, longest] = [slot, age];
       }

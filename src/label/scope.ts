@@ -1,6 +1,6 @@
 /**
- * The run that a piece of work belongs to, and the label of a request; used by every transport. There is one state
- * per thread, even if several copies of the package are loaded. Any thread.
+ * The run of the running code, and the label of a request. Every transport uses these. There is one state per thread,
+ * even if several copies of the package are loaded. Any thread.
  */
 
 import { AsyncLocalStorage } from 'node:async_hooks';
@@ -18,7 +18,7 @@ const RUN_NAME_BYTES_MAX = 1_024;
 
 /** Change this name if the state's format changes, because copies with different formats must not share it. */
 const STATE = Symbol.for('understudy.label.2');
-/** The name under which new worker threads find the counters. */
+/** The name of the environment data in which new worker threads find the counters. */
 const NUMBERS = 'understudy.label.2.numbers';
 
 /** A run in progress. */
@@ -28,7 +28,7 @@ export interface Scope {
   readonly key: bigint;
 }
 
-/** A scope, with the scopes that enclose it. */
+/** A scope and the scopes that enclose it. */
 interface Entered {
   readonly scope: Scope;
   /** Whether the scope has ended, so that it labels no more requests. */
@@ -54,7 +54,7 @@ interface State {
   /** The labelled transports, as `installedTransports` returns them. */
   readonly transports: Set<string>;
   is_installed: boolean;
-  /** The scope of code that no other scope encloses; null: such code has no run. */
+  /** The scope of code outside of all other scopes; null: such code has no run. */
   process_scope: Scope | null;
 }
 
@@ -88,7 +88,9 @@ function shareMemory(): SharedArrayBuffer {
  */
 export function makeScope(run: string): Scope {
   if (typeof run !== 'string' || run.trim() !== run || run === '' || /\p{Cc}/u.test(run)) {
-    throw new TypeError('a run is named by text without control characters, and without blanks around it');
+    throw new TypeError(
+      'the name of a run must be a text without control characters, and without spaces around it',
+    );
   }
   const bytes = Buffer.from(run);
   if (bytes.length > RUN_NAME_BYTES_MAX) {
@@ -98,7 +100,7 @@ export function makeScope(run: string): Scope {
   return { run: bytes.toString('latin1'), key: key === 0n ? 1n : key };
 }
 
-/** Does a piece of work in the scope. @param isOver whether the scope labels nothing any more */
+/** Runs a function in the scope. @param isOver whether the scope has ended, so that it labels no more requests */
 export function enterScope<Result>(scope: Scope, isOver: () => boolean, work: () => Result): Result {
   return state.storage.run({ scope, isOver, outer: state.storage.getStore() }, work);
 }
@@ -120,7 +122,7 @@ export function currentScope(): Scope | null {
   return entered?.scope ?? state.process_scope;
 }
 
-/** Numbers the run's next request. */
+/** Makes the label of the run's next request. */
 export function takeLabel(scope: Scope): Label {
   return { scope, seq: state.numbers.take(scope.key) };
 }

@@ -1,7 +1,7 @@
 /**
- * Labels what undici sends: the platform's `fetch`, and every copy of the npm package. They all announce a request on one
- * diagnostics channel before its head is written, and take further headers there. Each redirect and each retry
- * is a separate request, with its own host. Any thread.
+ * Labels what undici sends: the platform's `fetch`, and every copy of the npm package. They announce each request on a
+ * diagnostics channel before its head is written, and accept further headers there. Each redirect and each retry is a
+ * separate request, with its own host. Any thread.
  */
 
 import { subscribe } from 'node:diagnostics_channel';
@@ -35,12 +35,15 @@ interface Dispatcher {
 /** Where undici up to version 7 and the platform's `fetch` store the default dispatcher. */
 const GLOBAL_DISPATCHER = Symbol.for('undici.globalDispatcher.1');
 
-/** How deep handlers can be nested: retries, redirects and other interceptors. */
+/** Maximum depth of nested handlers: retries, redirects and other interceptors. */
 const HANDLER_DEPTH_MAX = 8;
 
-/** Handlers with a known scope, whatever scope is current when their request is made. null: no scope. */
+/**
+ * The scopes of handlers. A request gets the scope of its handler, even if another scope is current when the request is
+ * made. null: no scope.
+ */
 const handlerScopes = new WeakMap<object, Scope | null>();
-/** Requests that are labelled and not yet written. */
+/** Labels of requests that are not written yet. */
 const unsent = new WeakMap<object, Label>();
 /** The key under which a copy's requests store their handler. */
 const handlerNames = new WeakMap<object, symbol | null>();
@@ -51,7 +54,7 @@ const seenDispatchers = new WeakSet<object>();
  */
 let speaksHttp2 = false;
 
-/** To be called once a thread. */
+/** Call it once per thread. */
 export function labelUndici(): void {
   subscribe('undici:request:create', (message) => {
     try {
@@ -100,7 +103,7 @@ export function watchFetch(): void {
   });
 }
 
-/** @param init what `fetch` was given */
+/** @param init the second argument of `fetch` */
 function watchDispatchers(init: unknown): void {
   try {
     keepScopes((globalThis as Record<symbol, unknown>)[GLOBAL_DISPATCHER]);
@@ -127,9 +130,9 @@ function isLabelled(headers: UndiciRequest['headers']): boolean {
 }
 
 /**
- * The scope in which the request was asked for. If a pool has no free connection, the request is made later, in the
- * scope in which a connection becomes free; a retry is made in the scope in which the connection was opened. Both
- * keep the handler that waits for the answer.
+ * The scope of the code that asked for the request. Another scope may be current when the request is made: if a pool
+ * has no free connection, the scope in which a connection becomes free; for a retry, the scope in which the connection
+ * was opened. The handler that waits for the answer is the same in both cases, so its scope is used.
  */
 function scopeOf(request: UndiciRequest): Scope | null {
   watchDispatchers(undefined);
@@ -145,7 +148,7 @@ function scopeOf(request: UndiciRequest): Scope | null {
       handler = inner;
       continue;
     }
-    // A nested handler may be sent again.
+    // The handler of a retry is nested, and may be sent again.
     if (depth > 0) handlerScopes.set(handler, currentScope());
     break;
   }
@@ -163,8 +166,9 @@ function handlerOf(request: UndiciRequest): object | null {
 }
 
 /**
- * Makes a dispatcher record the scope of its requests, for `fetch`, whose handlers have none. Version 8 of undici
- * keeps scopes by itself. A dispatcher with composed interceptors is not changed, because it is a proxy of another.
+ * Makes a dispatcher record the scope of its requests. `fetch` needs this, because its handlers have no scope. Version
+ * 8 of undici keeps scopes by itself. A dispatcher with composed interceptors is not changed, because it is a proxy of
+ * another dispatcher.
  */
 function keepScopes(dispatcher: unknown): void {
   if (typeof dispatcher !== 'object' || dispatcher === null || seenDispatchers.has(dispatcher)) return;

@@ -3,7 +3,7 @@ import { BinaryReader, BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
 
 export type OtlpEncoding = 'protobuf' | 'json';
 
-/** Each signal's name for the number of rejected items; in protobuf, all signals use field 1. */
+/** The name of the field with the number of rejected items, by signal. In protobuf, all signals use field 1. */
 const REJECTED: Readonly<Record<string, string>> = {
   traces: 'rejectedSpans',
   logs: 'rejectedLogRecords',
@@ -12,7 +12,7 @@ const REJECTED: Readonly<Record<string, string>> = {
 
 /**
  * Export…ServiceResponse: empty when everything was accepted.
- * @param path of the request: the signals name rejected items differently
+ * @param path of the request, which determines the field's name
  */
 export function writePartialSuccess(
   encoding: OtlpEncoding,

@@ -1,6 +1,6 @@
 /**
- * Attributes as the texts of a step. The text is null, that is unknown, when the attribute is missing or when the
- * sender has replaced its content by a placeholder. An empty attribute gives an empty text. Pure; any thread.
+ * Converts attributes to the texts of a step. A text is null (unknown) if the attribute is missing, or if the sender
+ * has replaced its content by a placeholder. An empty attribute gives an empty text. Pure; any thread.
  */
 
 import { isRawNumber, parseExact } from '../std/exact-json.ts';
@@ -17,19 +17,19 @@ export function textOf(value: AttributeValue | undefined): string {
   try {
     return JSON.stringify(value).toWellFormed();
   } catch {
-    // The value was JSON within a text, and is nested too deeply for the stack.
+    // The value is JSON from within a text. It is nested too deeply to be written.
     return '';
   }
 }
 
-/** The text of the first attribute that has one; '' when no attribute has a text. */
+/** The text of the first attribute with a text; '' if no attribute has a text. */
 export function firstText(attributes: Attributes, names: readonly string[]): string {
   return firstKnown(attributes, names) ?? '';
 }
 
 /**
- * The text of the first attribute that has one; without a text, '' if an attribute is empty, and null if all are
- * unknown.
+ * The text of the first attribute with a text. If no attribute has a text: '' if one of them is empty, and null if all
+ * are unknown.
  */
 export function firstKnown(attributes: Attributes, names: readonly string[]): string | null {
   let known: string | null = null;
@@ -87,7 +87,7 @@ export function parseJson(text: string): AttributeValue | undefined {
   try {
     return parseExact(text) as AttributeValue;
   } catch {
-    // Truncated by a bound on attributes, or not JSON at all.
+    // The sender has cut the text, or the text is not JSON.
     return undefined;
   }
 }

@@ -17,8 +17,8 @@ export interface CollectorOptions {
 }
 
 /**
- * `taken`: accepted, except for `rejected` spans. `refused`: must never be sent again. `later`: must be sent again, no
- * sooner than the collector says. Reasons contain nothing that was sent.
+ * `taken`: accepted, except for `rejected` spans. `refused`: must never be sent again. `later`: must be sent again,
+ * after the delay that the collector states. Reasons contain no content of the request.
  */
 type Delivery =
   | { type: 'taken'; rejected: number }
@@ -76,7 +76,7 @@ export class Collector {
   }
 }
 
-/** The beginning of an answer; the rest is dropped, with the connection. */
+/** Reads the beginning of an answer. If the answer is longer, the connection is closed. */
 async function readSome(body: AsyncIterable<Buffer> & { destroy(): unknown }): Promise<Buffer> {
   const pieces: Buffer[] = [];
   let bytes = 0;
@@ -108,7 +108,7 @@ function asCount(value: number): number {
   return Number.isSafeInteger(value) && value > 0 ? value : 0;
 }
 
-/** Time left until a date, by the wall clock; the caller bounds it. */
+/** Time until a date, by the wall clock. The caller bounds the result. */
 function leftUntil(dateMs: number): number {
   const nowMs = Date.now();
   return dateMs - nowMs;

@@ -1,7 +1,8 @@
 /**
  * Names of the semantic conventions for generative AI, from open-telemetry/semantic-conventions-genai at commit
- * 002c8a6ea1c8a42b14a4527db83b3cabcded610a (docs/gen-ai/gen-ai-spans.md), which is what the package
- * @opentelemetry/semantic-conventions 1.45.0 exports under `incubating`; a test compares them. Data; any thread.
+ * 002c8a6ea1c8a42b14a4527db83b3cabcded610a (docs/gen-ai/gen-ai-spans.md), as the package
+ * @opentelemetry/semantic-conventions 1.45.0 exports them under `incubating`. A test compares these names with the
+ * package. Data; any thread.
  */
 
 export const GEN_AI = {
@@ -53,7 +54,10 @@ export const OWN = {
   END_CAUSE: 'understudy.end_cause',
 } as const;
 
-/** Well-known values of `gen_ai.provider.name` by our labels of upstreams; others keep their label. */
+/**
+ * Well-known values of `gen_ai.provider.name`, by this service's labels of upstreams. For other upstreams, the label
+ * itself is used.
+ */
 export const PROVIDER_NAMES: Readonly<Record<string, string>> = {
   anthropic: 'anthropic',
   openai: 'openai',

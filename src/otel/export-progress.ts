@@ -6,9 +6,9 @@ export type GivenUpCause = (typeof GIVEN_UP_CAUSES)[number];
 
 /** Events since the last report. */
 export interface ExportProgress {
-  /** All exchanges up to this one are finished. */
+  /** Id of the last exchange up to which all exchanges are exported or given up. */
   position: number;
-  /** The last stored exchange. */
+  /** Id of the last stored exchange. */
   last_id: number;
   exchanges: number;
   spans: number;

@@ -32,8 +32,8 @@ export const OTEL_EXPORT = {
   /** How long a stop waits for the export. */
   stop_ms: 5_000,
   /**
-   * V8 heap of the export's process, delays before the process restarts, and number of ends without progress after which
-   * a batch is given up.
+   * V8 heap of the export's process, delays before the process is restarted, and number of restarts without progress
+   * after which a batch is given up.
    */
   heap_mb: 512,
   restart_ms: { first: 1_000, last: 60_000 },

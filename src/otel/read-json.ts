@@ -1,8 +1,8 @@
 /**
- * Reads the JSON form of an OTLP request, which differs from protobuf's own: ids are hexadecimal, enums are numbers,
- * and names are in lowerCamelCase only (OTLP 1.9.0, "JSON Protobuf Encoding"). Some senders write the status as a name
- * nevertheless. Numbers keep their digits. Unknown fields are ignored. A field of the wrong type is refused with an
- * error that names its place. Pure; any thread.
+ * Reads the JSON form of an OTLP request. It differs from protobuf's JSON: ids are hexadecimal, enums are numbers, and
+ * names are in lowerCamelCase only (OTLP 1.9.0, "JSON Protobuf Encoding"). Some senders write the status as a name,
+ * which is accepted. Numbers keep their digits. Unknown fields are ignored. A field of the wrong type is refused with
+ * an error that names the field. Pure; any thread.
  *
  * Bounds: OTLP_BOUNDS, and those of any JSON body (src/http/json-body.ts), which apply first.
  */
@@ -37,7 +37,7 @@ export function readLogsJson(body: unknown): OtlpLog[] {
 const POINTS_OF = ['gauge', 'sum', 'histogram', 'exponentialHistogram', 'summary'];
 
 /**
- * @returns how many data points a request for metrics holds; they are not examined
+ * @returns the number of data points in a request for metrics. The data points are not examined
  * @throws OtlpFault
  */
 export function countPointsJson(body: unknown): number {
@@ -109,7 +109,7 @@ function asId(value: unknown, place: string): string {
   return text.toLowerCase();
 }
 
-/** A 64-bit number, as text or not. */
+/** A 64-bit number, as a number or as text. */
 function asInteger(value: unknown, place: string): bigint {
   if (value === undefined || value === null) return 0n;
   const digits = digitsOf(value);

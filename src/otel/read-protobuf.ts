@@ -34,7 +34,7 @@ export function readLogsProtobuf(body: Uint8Array): OtlpLog[] {
 const POINTS_OF = [5, 7, 9, 10, 11];
 
 /**
- * @returns how many data points a request for metrics holds; they are not examined
+ * @returns the number of data points in a request for metrics. The data points are not examined
  * @throws OtlpFault
  */
 export function countPointsProtobuf(body: Uint8Array): number {
@@ -49,7 +49,7 @@ export function countPointsProtobuf(body: Uint8Array): number {
 
 type ReadRecord<Record> = (bytes: Uint8Array, origin: Origin, meter: OtlpMeter) => Record;
 
-/** Export…ServiceRequest → Resource… → Scope… → records: all signals number these fields alike. */
+/** Export…ServiceRequest → Resource… → Scope… → records: all signals use the same field numbers. */
 function readRequest<Record>(body: Uint8Array, readRecord: ReadRecord<Record>): Record[] {
   const meter = new OtlpMeter();
   const records: Record[] = [];
@@ -66,13 +66,14 @@ function readRequest<Record>(body: Uint8Array, readRecord: ReadRecord<Record>): 
     }
   } catch (thrown) {
     if (thrown instanceof OtlpFault) throw thrown;
-    throw new OtlpFault('The body is not the protobuf message that this address takes');
+    throw new OtlpFault('The body is not the protobuf message that this address accepts');
   }
   return records;
 }
 
 /**
- * The messages of a repeated field. Empty messages count towards the bounds, too: a body could have millions of them.
+ * The messages of a repeated field. Empty messages also count towards the bounds, because a body could have millions of
+ * them.
  */
 function* childrenOf(bytes: Uint8Array, wanted: number, meter: OtlpMeter): Generator<Uint8Array> {
   const reader = new BinaryReader(bytes);
@@ -94,15 +95,14 @@ function readResource(group: Uint8Array, meter: OtlpMeter): Attributes {
 }
 
 function takeBytes(reader: BinaryReader, wire: WireType): Uint8Array {
-  if (wire !== WireType.LengthDelimited)
-    throw new OtlpFault('A protobuf field has another type than it must have');
+  if (wire !== WireType.LengthDelimited) throw new OtlpFault('A protobuf field has the wrong type');
   return reader.bytes();
 }
 
-/** Skips a field. Groups are refused: protobuf had dropped them before OTLP existed, so no honest client sends one. */
+/** Skips a field. Groups are refused, because OTLP has none: protobuf had removed them before OTLP existed. */
 function pass(reader: BinaryReader, wire: WireType, field: number): void {
   if (wire === WireType.StartGroup || wire === WireType.EndGroup)
-    throw new OtlpFault('The body holds a protobuf group, which OTLP does not have');
+    throw new OtlpFault('The body contains a protobuf group, which OTLP does not have');
   reader.skip(wire, field);
 }
 
@@ -122,7 +122,7 @@ function takeTime(reader: BinaryReader, wire: WireType): number {
 }
 
 function takeVarint(reader: BinaryReader, wire: WireType): number | RawNumber {
-  if (wire !== WireType.Varint) throw new OtlpFault('A protobuf field has another type than it must have');
+  if (wire !== WireType.Varint) throw new OtlpFault('A protobuf field has the wrong type');
   return exactNumber(String(reader.int64()));
 }
 
@@ -279,7 +279,7 @@ function readKeyValue(bytes: Uint8Array, meter: OtlpMeter, depth: number): [stri
   return [key, value];
 }
 
-/** An AnyValue: the last of several members counts, as in every oneof. */
+/** An AnyValue. If it has several members, the last one is used, as in every oneof. */
 function readValue(bytes: Uint8Array, meter: OtlpMeter, depth: number): AttributeValue {
   meter.takeValue(depth);
   let value: AttributeValue = null;

@@ -49,9 +49,7 @@ export interface OtlpLog {
   attributes: Attributes;
 }
 
-/**
- * A request that violates OTLP. Its message names a place in the request, but quotes no content.
- */
+/** A request that violates OTLP. The message names a place in the request and quotes no content. */
 export class OtlpFault extends Error {
   /** Whether the request is valid but exceeds a bound. */
   readonly is_too_much: boolean;

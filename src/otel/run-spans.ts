@@ -10,7 +10,7 @@ interface StoredTurn {
   turn: NormalTurn | null;
 }
 
-/** A fixed instance, so that every export of a run has the same ids of spans and traces. */
+/** A constant instance, so that every export of a run has the same ids of spans and traces. */
 const INSTANCE = 'export';
 const SOURCE = {
   resource: { 'service.name': 'understudy' },

@@ -1,11 +1,11 @@
 /**
  * Sends captured turns to a collector as spans: reads stored exchanges from a saved position, one batch after the
- * other, and advances the position when the collector has accepted a batch. The store is the queue, so nothing waits in
- * memory. Runs in the exporting capture reader.
+ * other, and advances the position when the collector has accepted a batch. The capture database is the queue, so no
+ * exchanges wait in memory. Runs in the exporting capture reader.
  *
  * Each span is sent at least once: spans that were sent but not acknowledged are sent again after a restart, with the
- * same ids. Abandoned spans are counted: those that the collector refuses or rejects, those that cannot be read, and
- * the oldest when too many wait.
+ * same ids. Spans that are given up are counted: those that the collector refuses or rejects, those that cannot be
+ * read, and the oldest ones when too many wait.
  */
 
 import { randomBytes } from 'node:crypto';
@@ -27,7 +27,7 @@ export interface TurnSource {
    * @returns the last id; 0 if absent
    */
   refresh(): number;
-  /** Ids and kinds from an id on, ascending; some may be missing. */
+  /** Ids and kinds of exchanges from an id on, ascending. Ids may be missing. */
   from(id: number): Iterable<{ id: number; kind: ExchangeRecord['kind'] }>;
   /** @returns null when it cannot be read */
   record(id: number): ExchangeRecord | null;
@@ -85,12 +85,12 @@ export class SpanExport {
     this.#givesUpFirst = options.gives_up_first;
     const kept = readPosition(options.position_path);
     this.#instance = kept?.instance ?? randomBytes(8).toString('hex');
-    // After a backup was restored, the saved position may lie behind the last exchange.
+    // After a restore of a backup, the saved position may be beyond the last exchange.
     this.#position = Math.min(kept?.id ?? options.after_id, options.after_id);
     this.#spans = new TurnSpans({ ...options, instance: this.#instance });
   }
 
-  /** Runs until it is stopped; then sends what is stored by then, each batch once. */
+  /** Runs until `stop` is called. Then it sends the remaining stored turns, and tries each batch once. */
   async run(): Promise<void> {
     this.#keepPosition();
     this.#lookBack();
@@ -103,12 +103,12 @@ export class SpanExport {
     await this.#collector.close();
   }
 
-  /** Stops the export. Turns that are stored by now are still sent, unless the collector fails. */
+  /** Stops the export. Turns that are already stored are still sent, unless the collector fails. */
   stop(): void {
     this.#stopping.abort();
   }
 
-  /** @returns false when sending failed; it has then waited, and must be called again */
+  /** @returns false if sending failed. The function has then waited, and must be called again */
   async #sendAll(isLast: boolean): Promise<boolean> {
     this.#lastId = this.#turns.refresh();
     this.#leaveBehind();
@@ -126,7 +126,7 @@ export class SpanExport {
     return true;
   }
 
-  /** Abandons the oldest exchanges when too many wait. */
+  /** Gives up the oldest exchanges when too many wait. */
   #leaveBehind(): void {
     const waiting = this.#lastId - this.#position;
     if (waiting <= OTEL_EXPORT.waiting_exchanges) return;
@@ -240,7 +240,7 @@ export class SpanExport {
     renameSync(partial, this.#options.position_path);
   }
 
-  /** Reads the turns before the position: later requests may hold the results of their tool calls. */
+  /** Reads the turns before the position, because later requests may contain the results of their tool calls. */
   #lookBack(): void {
     if (this.#turns.refresh() < this.#position) return;
     for (const { id, kind } of this.#turns.from(Math.max(1, this.#position + 1 - OTEL_EXPORT.looked_back))) {

@@ -1,7 +1,7 @@
 /**
- * The messages to and from a model in a span, in all their forms: the GenAI conventions' attributes, the same in
- * events, one event per message (the conventions before 1.37), and the numbered attributes of OpenInference and
- * OpenLLMetry. Pure; any thread.
+ * Reads the messages to and from a model in a span, in all known forms: attributes of the GenAI conventions, on the
+ * span or on its events; one event per message (the conventions before 1.37); and the numbered attributes of
+ * OpenInference and OpenLLMetry. Pure; any thread.
  */
 import { isFields, knownText, parseJson, spokenText, textOf } from './attribute-text.ts';
 import type { Attributes, AttributeValue, OtlpSpan } from './records.ts';
@@ -15,7 +15,7 @@ export interface SpanMessage {
 export const INPUT_MESSAGES = 'gen_ai.input.messages';
 export const OUTPUT_MESSAGES = 'gen_ai.output.messages';
 
-/** Messages of one of the span's attributes, or of that attribute in its events. */
+/** The messages in an attribute of the span, or in the same attribute of its events. */
 export function messagesOf({ attributes, events }: OtlpSpan, name: string): SpanMessage[] {
   const own = readMessages(attributes.get(name));
   return own.length > 0 ? own : events.flatMap((event) => readMessages(event.attributes.get(name)));
@@ -71,7 +71,7 @@ function promptOfEvents({ events }: OtlpSpan): string {
   return '';
 }
 
-/** Where instrumentations number the messages, and what follows the number. */
+/** The beginnings of numbered attributes, and their endings after the number. */
 const NUMBERED = [
   /^(?<messages>llm\.input_messages\.)(?<at>\d{1,6})\.message\.role$/,
   /^(?<messages>gen_ai\.prompt\.)(?<at>\d{1,6})\.role$/,
@@ -95,7 +95,7 @@ function promptOfNumbered(attributes: Attributes): string {
   return '';
 }
 
-/** Parts of a message, numbered in turn. */
+/** The texts of the numbered parts of a message. */
 function textOfContents(attributes: Attributes, message: string): string {
   const texts: string[] = [];
   for (let at = 0; ; at++) {

@@ -1,6 +1,6 @@
 /**
  * Spans that represent one tool call: how to recognise them, the tool's input and output, and whether it failed.
- * Content is in attributes or in events of the span; otherwise it is unknown. docs/otel.md says what each
+ * Content is in attributes or events of the span. Without these, it is unknown. docs/otel.md says what each
  * instrumentation sends, with sources. Pure; any thread.
  */
 import { contentOf, firstKnown, firstText, knownText, textOf } from './attribute-text.ts';
@@ -117,7 +117,8 @@ export class ToolFailures {
       if (!hasFailed(span)) continue;
       const reason = reasonOf(span);
       this.#note(span.trace_id, span.span_id, reason);
-      // A part of a tool's span that represents its execution (Claude Code) shows how the call went.
+      // In Claude Code's telemetry, a child span represents the execution of the tool and shows whether the call
+      // failed.
       if (!isToolSpan(span) && isExecution(span)) this.#note(span.trace_id, span.parent_span_id, reason);
     }
   }
@@ -127,7 +128,7 @@ export class ToolFailures {
     this.#bySpan.set(place, this.#bySpan.get(place) ?? reason);
   }
 
-  /** @returns why the call failed, null when no reason is given; undefined when it did not fail */
+  /** @returns why the call failed; null: it failed without a reason; undefined: it did not fail */
   of({ trace_id, span_id }: OtlpSpan): string | null | undefined {
     return this.#bySpan.get(`${trace_id}:${span_id}`);
   }

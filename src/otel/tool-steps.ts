@@ -2,8 +2,8 @@
  * Converts agents' spans and log records to steps of runs: finds the tool calls among them, their runs and their texts.
  * docs/otel.md says what each instrumentation sends, with sources. Pure; any thread.
  *
- * Each record is a report of one call, with a unique key. src/domain/reported-calls.ts decides which reports are the
- * same call, because it knows the run's earlier reports.
+ * Each record is a report of one call, with a unique key. src/domain/reported-calls.ts decides which reports belong to
+ * the same call, because it knows the earlier reports of the run.
  */
 import { hash } from 'node:crypto';
 import type { CallReport } from '../domain/reported-calls.ts';
@@ -21,7 +21,7 @@ import {
   toolOutputOf,
 } from './tool-spans.ts';
 
-/** A step without an index. A text that is null is unknown. */
+/** A step without an index. null: the text is unknown. */
 interface ToolStep extends Pick<CallReport, 'key' | 'told_by' | 'call'> {
   at_ms: number;
   step: {
@@ -71,7 +71,7 @@ export function findRunsOfSpans(spans: readonly OtlpSpan[]): ToldRun[] {
     run.prompt(span.start_ms, promptOf(span));
     run.steps.push(...readResults(span));
   }
-  // A conversation without tools gives nothing to monitor.
+  // A conversation without tools has no steps to monitor.
   return runs.finish().filter(({ steps }) => steps.length > 0);
 }
 
@@ -175,7 +175,7 @@ function sessionOf(attributes: Attributes): string {
   return '';
 }
 
-/** An agent started by another agent is a separate run, named as the hooks and the gateway name it. */
+/** An agent that another agent started is a separate run. Its name is the one that the hooks and the gateway use. */
 function nameRun(attributes: Attributes, { scope }: Origin, session: string): string {
   if (!scope.startsWith(CLAUDE_CODE_SCOPE)) return session;
   const agent = textOf(attributes.get('agent_id')).trim();
@@ -185,7 +185,7 @@ function nameRun(attributes: Attributes, { scope }: Origin, session: string): st
 
 const CLAUDE_CODE_SCOPE = 'com.anthropic.claude_code';
 
-/** Beginnings of scopes, and the `framework` that they mean. */
+/** The `framework` for each beginning of a scope's name. */
 const FRAMEWORKS: readonly (readonly [beginning: string, framework: string])[] = [
   [CLAUDE_CODE_SCOPE, 'claude-code'],
   ['codex', 'codex'],
@@ -209,7 +209,7 @@ function modelOf(attributes: Attributes): string {
   return '';
 }
 
-/** Replaces an id that is not a plain short word by its hash, because it becomes part of a row's key. */
+/** Replaces an id that is long or has unusual characters by its hash, because the id becomes part of a row's key. */
 function boundKey(id: string): string {
   return id.length <= OTLP_BOUNDS.key_characters && /^[!-~]+$/.test(id) ? id : hash('sha256', id);
 }
@@ -256,7 +256,7 @@ function readResults(span: OtlpSpan): ToolStep[] {
   const steps: ToolStep[] = [];
   for (const part of messages.slice(last + 1).flatMap(({ parts }) => parts)) {
     if (part.type !== 'tool_call_response') continue;
-    // Calls with the same id, or without an id, get their results in order.
+    // Calls with the same id, or without an id, are matched with results in their order.
     const at = open.findIndex(({ id }) => textOf(id) === textOf(part.id));
     if (at >= 0) steps.push(readResult(span, open.splice(at, 1)[0]!, part, thought, last + steps.length));
   }
@@ -293,7 +293,9 @@ const EVENT_AGENTS: readonly (readonly [beginning: string, agent: string])[] = [
   ['gemini_cli.', 'gemini-cli'],
 ];
 
-/** Reads an event's name. In Claude Code's records, the attribute lacks the beginning that the body's name has. */
+/**
+ * Reads an event's name. In Claude Code's records, the name in the attribute lacks the prefix of the name in the body.
+ */
 function readEventName({ event_name, body, origin }: OtlpLog): { agent: string; name: string } | null {
   for (const full of [event_name, body]) {
     if (typeof full !== 'string') continue;
@@ -304,7 +306,7 @@ function readEventName({ event_name, body, origin }: OtlpLog): { agent: string; 
   return origin.scope.startsWith(CLAUDE_CODE_SCOPE) ? { agent: 'claude-code', name: event_name } : null;
 }
 
-/** What the model said beside its calls, by the request to the provider. */
+/** The model's texts beside its tool calls, by the id of the request to the provider. */
 function findThoughts(logs: readonly OtlpLog[]): Map<string, string> {
   const thoughts = new Map<string, string>();
   for (const log of logs) {
@@ -336,7 +338,9 @@ function readToolEvent(log: OtlpLog, thoughts: ReadonlyMap<string, string>): Too
   return { key: hash('sha256', report), told_by: 'event', call, at_ms, step };
 }
 
-/** Reads Claude Code's `tool_parameters`: a shell's whole command, but only a name for other tools. */
+/**
+ * Reads Claude Code's `tool_parameters`, which has the complete command for a shell and only a name for other tools.
+ */
 function parametersOf(attributes: Attributes): string | null {
   const told = knownText(attributes.get('tool_parameters'));
   const parameters = told === null ? undefined : parseJson(told);

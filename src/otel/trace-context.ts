@@ -11,7 +11,7 @@ interface TraceParent {
 }
 
 const FORM = /^(?!ff)[\da-f]{2}-(?!0{32})([\da-f]{32})-(?!0{16})([\da-f]{16})-([\da-f]{2})(?:$|-)/;
-/** The minimum length of `tracestate` that the recommendation asks to keep. */
+/** Length of `tracestate` that W3C's recommendation requires to be kept. */
 const STATE_CHARACTERS = 512;
 
 /** @returns null without a valid `traceparent`; an invalid header counts as absent */
@@ -41,7 +41,7 @@ export function readTraceParent(
   };
 }
 
-/** A trace id derived from a name; never all zeros in practice. */
+/** A trace id derived from a name. An id of zeros, which is invalid, is too improbable to occur. */
 export function traceIdOf(name: string): string {
   return hash('sha256', `trace\n${name}`).slice(0, 32);
 }

@@ -1,10 +1,10 @@
 /**
- * Converts a captured turn to spans of the GenAI conventions: one for the exchange, and one for each tool call whose
- * result the request holds. Pure; used by the exporting capture reader.
+ * Converts a captured turn to spans of the GenAI conventions: one span for the exchange, and one for each tool call
+ * whose result is in the request. Pure; used by the exporting capture reader.
  *
  * A run is a trace. Its id is derived from the run's name, and the ids of spans from the exchange's id, so a turn that
  * is sent twice gives the same spans. A client's `traceparent` takes precedence. A tool's duration is measured from the
- * traffic: from the end of the answer that asked for it to the request that holds its result.
+ * traffic: from the end of the answer with the call to the request with the result.
  */
 import type { ExchangeRecord } from '../domain/exchange.ts';
 import { type NormalTurn, type TurnBlock, type TurnMessage, textOf } from '../domain/turn.ts';
@@ -27,13 +27,13 @@ export interface ServerPlace {
 interface TurnSpansOptions {
   /** Id of this capture database, because other databases have the same exchange ids. */
   instance: string;
-  /** Include the texts of messages and tools. */
+  /** Whether spans include the texts of messages and tools. */
   has_content: boolean;
   /** Longest prefix first. */
   servers: readonly ServerPlace[];
 }
 
-/** The kept values of a turn. A later request may have the results of its tool calls. */
+/** The values of a turn that are kept, because a later request may have the results of its tool calls. */
 interface AskingTurn {
   trace_id: string;
   span_id: string;
@@ -101,12 +101,12 @@ export class TurnSpans {
     return [...this.#describeTools(record, turn, asking, start_ms, name), span];
   }
 
-  /** Accepts all spans made so far: a later `undo` keeps them. */
+  /** Accepts all spans made so far. A later `undo` does not discard them. */
   settle(): void {
     this.#before.clear();
   }
 
-  /** Discards the spans made since the last `settle` or `undo`. They will be made again. */
+  /** Discards the spans made after the last `settle` or `undo`. The caller makes them again. */
   undo(): void {
     for (const [run_id, before] of this.#before) {
       if (before === undefined) this.#turns.delete(run_id);
@@ -115,7 +115,9 @@ export class TurnSpans {
     this.#before.clear();
   }
 
-  /** Remembers a turn that was exported before this process began; the next turn may have its tools' results. */
+  /**
+   * Stores a turn that was exported before this process began, because the next turn may have the results of its tools.
+   */
   remember(
     record: Pick<ExchangeRecord, 'id' | 'run_id' | 'started_at' | 'duration_ms'>,
     headers: ExchangeRecord['request']['headers'],
@@ -204,7 +206,7 @@ export class TurnSpans {
           [GEN_AI.OPERATION_NAME]: 'execute_tool',
           [GEN_AI.TOOL_NAME]: call.name,
           [GEN_AI.TOOL_TYPE]: 'function',
-          // Leave out an id that this service made up, because it has no meaning elsewhere.
+          // Ids that this service assigned are left out, because they have no meaning elsewhere.
           [GEN_AI.TOOL_CALL_ID]: call.id.startsWith('order:') ? null : call.id,
           [GEN_AI.CONVERSATION_ID]: record.session_id ?? record.run_id,
           [GENERAL.ERROR_TYPE]: result.is_error ? 'tool_error' : null,
@@ -230,9 +232,9 @@ export class TurnSpans {
 }
 
 /**
- * Finds the turn that asked for the calls whose results are at the end of a request: the newest turn with such a
- * call, or without one the newest turn. Requests of one run may overlap, so the previous exchange need not be this
- * turn.
+ * Finds the turn whose answer has the calls whose results are at the end of a request. This is the newest turn with
+ * such a call, or the newest turn if no turn has one. Requests of one run may overlap, so this turn may not be the
+ * previous exchange.
  */
 function findAsking(messages: readonly TurnMessage[], turns: readonly AskingTurn[]): AskingTurn {
   const answer = messages.findLastIndex(({ role }) => role === 'assistant');
@@ -254,9 +256,11 @@ function callsIn(blocks: readonly TurnBlock[]): Call[] {
 }
 
 /**
- * The results that a request holds for the last answer, each with its call. Some wires have a message for each call of
- * an answer, and some clients send each result right after its call, so the ids in the answer show what is new.
- * @param asked ids of the last answer's calls; null when it was not read: then the last answer in the request counts
+ * The results in a request for the calls of the last answer, each with its call. The ids in the answer show which
+ * results are new: in some wire formats each call is a separate message, and some clients send each result directly
+ * after its call.
+ * @param asked ids of the last answer's calls; null: the answer was not read, and the last answer in the request is
+ *   used
  */
 function findAnswered(
   messages: readonly TurnMessage[],
@@ -292,7 +296,8 @@ function readPlace(base: string): { address: string; port: number } | null {
 }
 
 /**
- * Names a run's trace. A name made from an exchange's number exists in every database, so the instance is added to it.
+ * Names a run's trace. If the run's name contains an exchange's number, other databases may have the same name, so the
+ * instance is added.
  */
 function nameTrace(run_id: string | null, id: number, instance: string): string {
   if (run_id === null) return `${instance}\nexchange\n${id}`;
@@ -364,7 +369,7 @@ function describeBlock(block: TurnBlock): object {
   }
 }
 
-/** The last items that fit, as JSON. */
+/** The last items of a list that fit into the bound, as JSON. */
 function boundList(list: readonly object[]): string {
   const kept: string[] = [];
   let characters = 0;

@@ -11,7 +11,7 @@ interface Double {
 
 type SpanAttribute = string | number | boolean | readonly string[] | Double;
 
-/** Attributes; unknown ones are left out. */
+/** Attributes of a span. null and undefined values are left out. */
 export type SpanAttributes = Readonly<Record<string, SpanAttribute | null | undefined>>;
 
 export interface WrittenSpan {
@@ -22,7 +22,7 @@ export interface WrittenSpan {
   /** '' if absent. */
   parent_span_id: string;
   trace_state: string;
-  /** The lower eight bits are the W3C trace flags; the next two say whether the parent is remote. */
+  /** The lower eight bits are the W3C trace flags. The next two bits show whether the parent is remote. */
   flags: number;
   name: string;
   kind: 'internal' | 'client';

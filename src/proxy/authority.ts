@@ -1,8 +1,7 @@
 /**
- * The local certificate authority of proxy mode. Its key is created once and stays in
- * DATA_DIR/secrets; its certificate is beside the data, for clients to trust. The certificate is
- * limited to the configured hosts, so that a stolen key cannot impersonate other hosts. The main
- * thread and the command line create it, and the proxy thread signs with it.
+ * The local certificate authority of proxy mode. Its key is created once and stays in DATA_DIR/secrets; its certificate
+ * is in DATA_DIR, for clients to trust. The certificate is limited to the configured hosts, so that a stolen key cannot
+ * impersonate other hosts. The main thread and the command line create it, and the proxy thread signs with it.
  */
 import { createHash, createPrivateKey, createPublicKey, randomBytes, webcrypto } from 'node:crypto';
 import {
@@ -43,7 +42,10 @@ export function authorityPath(dataDir: string): string {
   return join(dataDir, 'proxy-ca.pem');
 }
 
-/** This certificate together with all others that the machine trusts, for clients that trust one file only. */
+/**
+ * The file with this certificate and all other certificates that the machine trusts, for clients that trust only one
+ * file.
+ */
 export function bundlePath(dataDir: string): string {
   return join(dataDir, 'proxy-ca-bundle.pem');
 }
@@ -78,7 +80,7 @@ export class Authority {
     const key = new x509.PublicKey(publicKey);
     const certificate = await x509.X509CertificateGenerator.create({
       serialNumber: makeSerial(),
-      // The host is in the alternative name, which may be longer than a common name.
+      // The host is in the alternative name, because a common name may be too short for it.
       subject: 'CN=Understudy proxy',
       issuer: this.#certificate.subject,
       notBefore: new Date(nowMs - BACKDATED_MS),
@@ -101,10 +103,10 @@ export class Authority {
 
 /**
  * Opens the authority of a data directory, or creates it. A new certificate with the same key is made when the hosts
- * change, and when the current one expires soon; clients that trust the earlier one keep working until it expires.
- * @param domains that it may certify, each with all its subdomains
- * @throws Error of one line when a file cannot be read, created or understood; its `code` marks it as an operator's
- * error
+ * change, and before the current certificate expires. Clients that trust the earlier certificate work until it expires.
+ * @param domains for which the authority may issue certificates, each with all its subdomains
+ * @throws Error with a message of one line if a file cannot be read, created or parsed; its `code` marks it as an
+ *   operator's error
  */
 export async function openAuthority(
   dataDir: string,
@@ -121,15 +123,15 @@ export async function openAuthority(
   return authority;
 }
 
-/** Written each time, because the machine's trusted certificates change. */
+/** The file is written at each start, because the machine's trusted certificates change. */
 function writeBundle(dataDir: string, { cert }: Authority): void {
   const trusted = new Set([...getCACertificates('bundled'), ...getCACertificates('system')]);
   writeBehind(bundlePath(dataDir), `${[cert, ...trusted].map((pem) => pem.trimEnd()).join('\n')}\n`);
 }
 
 /**
- * The same for a caller that only needs the certificate: an existing one for the key is kept, whatever hosts it names,
- * because the service may be configured with others.
+ * Like `openAuthority`, for a caller that only needs the certificate. An existing certificate for the key is kept even
+ * if it names other hosts, because the service may be configured with other hosts.
  */
 export async function showAuthority(
   dataDir: string,
@@ -167,7 +169,7 @@ async function openKey(dataDir: string): Promise<AuthorityKey> {
     };
   } catch {
     throw refuse(
-      `${file} does not hold the key of the proxy's authority: restore it from a backup, or move it away; clients then have to trust a new one`,
+      `${file} does not hold the key of the proxy's authority: restore the file from a backup, or move it away; clients then have to trust a new authority`,
     );
   }
 }
@@ -195,7 +197,8 @@ function readKey(file: string): string | null {
 }
 
 /**
- * Written to a temporary file and linked into place: if two processes start at once, one creates it and both read it.
+ * Writes the key to a temporary file and links that into place. If two processes start at the same time, one creates
+ * the file and both read it.
  */
 async function makeKey(file: string): Promise<string> {
   const keys = await webcrypto.subtle.generateKey(ALGORITHM, true, ['sign', 'verify']);
@@ -277,7 +280,7 @@ function makeCertificate(
   nowMs: number,
 ): Promise<x509.X509Certificate> {
   const publicKey = new x509.PublicKey(key.public);
-  // Derived from the key, so that a client that trusts two machines' authorities can tell them apart.
+  // The name contains a digest of the key, so that the authorities of two machines have different names in a client.
   const name = `CN=Understudy proxy ${createHash('sha256').update(key.public).digest('hex').slice(0, 8)}`;
   return (async () =>
     x509.X509CertificateGenerator.create({
@@ -301,11 +304,11 @@ function makeCertificate(
 
 /**
  * NameConstraints (RFC 5280, 4.2.1.10): these domains with their subdomains, and no IP address. The library has no
- * class for it.
+ * class for this extension.
  */
 function encodeConstraints(domains: readonly string[]): Buffer {
   const permitted = domains.map((domain) => encode(0x30, encode(0x82, Buffer.from(domain, 'latin1'))));
-  // Address and mask, both zero: every address of either version.
+  // A zero address with a zero mask excludes every address. There is one entry for IPv4 and one for IPv6.
   const excluded = [8, 32].map((bytes) => encode(0x30, encode(0x87, Buffer.alloc(bytes))));
   return encode(0x30, encode(0xa0, ...permitted), encode(0xa1, ...excluded));
 }

@@ -11,7 +11,7 @@ const PROXY_HALF_OPEN_MS = 60_000;
 
 /** The destination that a client asked for. */
 export interface Target {
-  /** In lower case, without a trailing dot; an address without brackets. */
+  /** A name in lower case without a trailing dot, or an address without brackets. */
   host: string;
   port: number;
 }
@@ -57,7 +57,7 @@ export async function connectBlind(
 }
 
 export class BlindTunnel {
-  /** When bytes last passed, by `performance.now()`. */
+  /** Time at which bytes last passed, by `performance.now()`. */
   #busyAtMs = performance.now();
   readonly #client: Socket;
   readonly #target: Socket;
@@ -85,7 +85,7 @@ export class BlindTunnel {
     return performance.now() - this.#busyAtMs < withinMs;
   }
 
-  /** Ends both sides now. */
+  /** Closes both sides immediately. */
   cut(): void {
     this.#client.destroy();
     this.#target.destroy();
@@ -98,7 +98,7 @@ export class BlindTunnel {
       for (const socket of [this.#client, this.#target]) socket.setTimeout(PROXY_HALF_OPEN_MS);
     });
     from.once('close', () => {
-      // Bytes that were received are still sent.
+      // Bytes that were already received are still sent.
       to.destroySoon();
       this.#left--;
       if (this.#left === 0) this.#onOver(this);

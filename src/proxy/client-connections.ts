@@ -1,8 +1,7 @@
 /**
- * The connections of the proxy's clients by address, with two caps per address: one on connections
- * without a tunnel (their heads have not arrived, or they were refused and linger), and one on all
- * open connections. So a client that sends heads slowly does not block the connections of others.
- * Proxy thread.
+ * Keeps the connections of the proxy's clients by address, with two caps per address. One cap is for connections
+ * without a tunnel: their heads have not arrived, or they were refused and are not closed yet. The other cap is for all
+ * open connections. So a client that sends heads slowly does not block other clients. Proxy thread.
  */
 import type { Socket } from 'node:net';
 import { PUBLIC_ADDRESS_CONNECTIONS } from '../limits.ts';
@@ -10,8 +9,8 @@ import { isNear, networkOf } from '../std/network-address.ts';
 import type { TunnelCounts } from './tunnel-counts.ts';
 
 /**
- * Maximum number of connections without a tunnel: of all addresses, and of one. If either is
- * exceeded, the oldest is closed.
+ * Maximum numbers of connections without a tunnel: for all addresses together, and for one address. If a maximum is
+ * exceeded, the oldest of these connections is closed.
  */
 export const PROXY_HEADS_MAX = 256;
 export const PROXY_HEADS_PER_ADDRESS = 64;
@@ -40,9 +39,10 @@ export class ClientConnections {
   }
 
   /**
-   * Takes a new connection. If its address, or all addresses together, have as many connections without a tunnel as
-   * allowed, the oldest of them is closed, because a proper head arrives at once.
-   * @returns whether the address may have the connection; otherwise it is not kept
+   * Adds a new connection. If its address, or all addresses together, already have the maximum of connections without a
+   * tunnel, the oldest of these is closed. The oldest is the least likely to be a real client, because a proper head
+   * arrives at once.
+   * @returns whether the address may have the connection. If not, the connection is not added
    */
   add(socket: Socket): boolean {
     const address = socket.remoteAddress ?? '';
@@ -68,12 +68,12 @@ export class ClientConnections {
     return true;
   }
 
-  /** The connection has a tunnel, and waits no longer. */
+  /** Records that the connection has a tunnel. */
   giveTunnel(socket: Socket): void {
     if (this.#all.get(socket)?.waiting.delete(socket) === true) this.#waiting--;
   }
 
-  /** Closes all. */
+  /** Closes all connections. */
   destroy(): void {
     for (const socket of this.#all.keys()) socket.destroy();
   }
@@ -86,7 +86,7 @@ export class ClientConnections {
     oldest.resetAndDestroy();
   }
 
-  /** Called only while all places are taken. */
+  /** Finds the client with the most connections without a tunnel. Called only if the maximum is reached. */
   #findBusiest(): Client {
     let busiest: Client | null = null;
     for (const client of this.#clients.values())

@@ -1,7 +1,7 @@
 /**
- * The tunnel of a client that supports only HTTP/2: each of its streams becomes an HTTP/1.1
- * request, because the gateway supports only HTTP/1.1. Bodies pass as they arrive; names, values
- * and order of headers are kept as far as HTTP/2 has them. Proxy thread.
+ * The tunnel of a client that supports only HTTP/2: each of its streams becomes an HTTP/1.1 request, because the
+ * gateway supports only HTTP/1.1. Bodies pass as they arrive. Names, values and order of headers are kept as far as
+ * HTTP/2 can express them. Proxy thread.
  */
 import { Agent, type ClientRequest, type IncomingMessage, request } from 'node:http';
 import {
@@ -29,7 +29,7 @@ const CONNECTION_OWN = new Set([
 
 /**
  * Serves the client's streams until its connection ends.
- * @param authority that the client asked for: host, and port unless it is the usual one
+ * @param authority host that the client asked for, with the port unless it is the default port
  * @param port of the gateway's listener for this host
  * @param onOver called once
  * @returns the session, to be closed when the service stops
@@ -48,11 +48,11 @@ export function serveHttp2(
       enablePush: false,
     },
   });
-  // Sends keep-alive, because the gateway otherwise resets an upload that continues after the answer; but keeps no
-  // connection, because one that the gateway is about to close would be lost.
+  // Requests have keep-alive, because otherwise the gateway would reset an upload that continues after the answer. No
+  // idle connection is kept, because the gateway might be closing it when a request is sent.
   const agent = new Agent({ keepAlive: true, maxFreeSockets: 0, maxSockets: PROXY_STREAMS_MAX });
   let open = 0;
-  // A stream that waits minutes for its answer is not idle.
+  // A connection is idle only without streams: an answer may take minutes.
   session.setTimeout(PROXY_SESSION_IDLE_MS, () => {
     if (open === 0) session.close();
   });
@@ -163,7 +163,7 @@ function relay(stream: ServerHttp2Stream, answer: IncomingMessage): void {
   }
   answer.on('error', () => stream.close(NGHTTP2_CANCEL));
   answer.once('close', () => {
-    // Truncated: the client must not take it as complete.
+    // The answer is truncated, so the client must not take it as complete.
     if (!answer.complete) stream.close(NGHTTP2_CANCEL);
   });
   answer.pipe(stream);

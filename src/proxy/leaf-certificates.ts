@@ -14,7 +14,7 @@ const HOUR_MS = 3_600_000;
 
 interface KnownLeaf {
   context: Promise<SecureContext>;
-  /** From then on another is made. */
+  /** Time from which on a new certificate is made. */
   renewed_at_ms: number;
 }
 
@@ -35,7 +35,7 @@ export class LeafCertificates {
     this.#publicKey = publicKey.export({ type: 'spki', format: 'der' });
   }
 
-  /** Signs with another authority from now on. */
+  /** Replaces the authority that signs new certificates. */
   renew(authority: Authority): void {
     this.#authority = authority;
     this.#leaves.clear();

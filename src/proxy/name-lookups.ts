@@ -1,16 +1,16 @@
 /**
  * Looks up the names of blind tunnels through the system, one after the other. A lookup occupies a libuv thread until
- * the resolver answers or gives up. The process has few of them, and only half may do lookups, so names chosen by
- * clients must leave some for the gateway's upstreams. Proxy thread.
+ * the resolver answers or gives up. The process has few such threads, and only half of them may do lookups. Lookups of
+ * names that clients choose must leave threads for the gateway's upstreams. Proxy thread.
  *
- * Concurrent requests for a name share one lookup. A request whose client has left is not looked up. The tunnels bound
- * how many wait.
+ * Concurrent requests for a name share one lookup. A request whose client has left is not looked up. The maximum number
+ * of tunnels bounds the waiting requests.
  */
 import { type LookupAddress, lookup } from 'node:dns';
 
 /**
- * Maximum number of concurrent lookups for blind tunnels. libuv gives lookups two of its four threads; the other is the
- * gateway's.
+ * Maximum number of concurrent lookups for blind tunnels. libuv uses two of its four threads for lookups, and the
+ * second is for the gateway.
  */
 const PROXY_LOOKUPS_AT_ONCE = 1;
 
@@ -29,7 +29,7 @@ interface Asker {
 
 export class NameLookups {
   readonly #lookUp: LookUp;
-  /** By name; the first is next. */
+  /** Waiting requests by name. The first name is looked up next. */
   readonly #waiting = new Map<string, Asker[]>();
   readonly #running = new Map<string, Asker[]>();
 

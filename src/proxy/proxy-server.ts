@@ -1,6 +1,6 @@
 /**
- * The proxy's listener: accepts only CONNECT. A tunnel to a named provider is decrypted and goes through the gateway;
- * any other passes blind, and its name is neither reported nor kept. Proxy thread.
+ * The proxy's listener: accepts only CONNECT. A tunnel to a configured host is decrypted and goes through the gateway.
+ * Any other tunnel passes blind, and its name is neither reported nor stored. Proxy thread.
  */
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
@@ -26,7 +26,7 @@ interface ProxyServerOptions {
   host: string;
   port: number;
   hosts: readonly ProxyHost[];
-  /** Keys; a client must show one of them. Empty: no key is required. Secret. */
+  /** Keys, of which a client must send one. Empty: no key is required. Secret. */
   keys: readonly string[];
   blind: BlindReach;
   /** Other ports that this process listens on. */
@@ -36,7 +36,7 @@ interface ProxyServerOptions {
   by_address: number | null;
   leaves: LeafCertificates;
   counts: TunnelCounts;
-  /** @returns the port of the gateway's listener for this host; null when there can be none now */
+  /** @returns the port of the gateway's listener for this host; null if no listener can be opened now */
   openRoute(host: ProxyHost, target: Target): Promise<number | null>;
   log: { debug(fields: object, words: string): void };
 }
@@ -46,7 +46,7 @@ const KEEP_ALIVE_PROBE_MS = 60_000;
 const WAY_IN =
   'This is a proxy for HTTPS_PROXY: it accepts only CONNECT. For plain http:// unset HTTP_PROXY, or name the host in NO_PROXY.\n';
 
-/** For a connection beyond its address's cap, whatever its request. */
+/** The answer on a connection beyond the cap of its address. */
 const TOO_MANY = 'HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n';
 
 /** The answer to a client that gets no tunnel. */
@@ -99,16 +99,16 @@ export class ProxyServer {
         connectionsCheckingInterval: 1_000,
         insecureHTTPParser: false,
         noDelay: true,
-        // Otherwise the proxy would not notice that a client's machine has disconnected.
+        // With keep-alive, the proxy notices that a client's machine has disconnected.
         keepAlive: true,
         keepAliveInitialDelay: KEEP_ALIVE_PROBE_MS,
       },
       (request, response) => this.#refusePlain(request, response),
     );
-    // Only a fallback behind the caps of `ClientConnections`: a dropped connection may take a moment to close.
+    // A second bound behind the caps of `ClientConnections`, because a dropped connection may take a moment to close.
     this.#server.maxConnections = options.tunnels_max + 2 * PROXY_HEADS_MAX;
     this.#server.on('connection', (socket: Socket) => {
-      // Before a tunnel is open, no other code handles errors of the socket.
+      // No other code handles errors of the socket before a tunnel is open.
       socket.on('error', () => {});
       if (!this.#clients.add(socket)) socket.end(TOO_MANY, () => socket.destroy());
     });
@@ -136,7 +136,8 @@ export class ProxyServer {
   }
 
   /**
-   * Accepts no more connections. Terminated tunnels end with the gateway, blind ones when nothing passes through them.
+   * Accepts no more connections. Decrypted tunnels end with the gateway. Blind tunnels end when no bytes pass through
+   * them.
    */
   drain(): void {
     this.#isDraining = true;
@@ -157,7 +158,7 @@ export class ProxyServer {
       await new Promise((resolve) => setTimeout(resolve, TUNNEL_IDLE_MS / 10));
   }
 
-  /** Ends everything. */
+  /** Closes all connections and the listener. */
   close(): void {
     if (!this.#isDraining) this.drain();
     for (const session of this.#sessions) session.destroy();
@@ -235,7 +236,7 @@ export class ProxyServer {
   ): Promise<void> {
     const { leaves, counts, openRoute, log } = this.#options;
     const late = new Promise<null>((resolve) => setTimeout(resolve, PROXY_HANDSHAKE_MS, null).unref());
-    // The gateway may be about to end, and then never answers.
+    // A gateway that is ending never answers, so the wait has a time limit.
     const route = Promise.race([openRoute(named, target), late]);
     const [port, context] = await Promise.all([route, leaves.get(target.host)]);
     if (port === null) {
@@ -243,7 +244,7 @@ export class ProxyServer {
       return this.#refuse(client, REFUSALS.capacity);
     }
     client.write(ESTABLISHED);
-    // Some clients send before they get an answer.
+    // Bytes that the client has sent before it got an answer.
     if (head.length > 0) client.unshift(head);
     const agreed = await agreeWithClient(client, target.host, context).catch((thrown: Error) => {
       counts.refuse('handshake');
@@ -278,7 +279,7 @@ export class ProxyServer {
       shown = text.slice(text.indexOf(':') + 1);
     } else if (scheme.toLowerCase() !== 'bearer') return false;
     const shownDigest = digest(shown);
-    // Compare with all of them, so that the duration does not reveal how close a guess is.
+    // All keys are compared, so that the duration does not reveal how close a guess is.
     return this.#keys.filter((key) => timingSafeEqual(key, shownDigest)).length > 0;
   }
 
@@ -311,14 +312,17 @@ export class ProxyServer {
   }
 }
 
-/** Answers the client and ends the connection; its further bytes are read, so that it sees the answer. */
+/**
+ * Answers the client and ends the connection. Further bytes of the client are read, so that the client receives the
+ * answer.
+ */
 function answer(client: Socket, status: string, words: string, headers = ''): void {
   const length = Buffer.byteLength(words);
   client.end(
     `HTTP/1.1 ${status}\r\nContent-Type: text/plain\r\nContent-Length: ${length}\r\n${headers}Connection: close\r\n\r\n${words}`,
   );
   client.resume();
-  // However much it sends.
+  // The connection is closed after this time, even if the client still sends.
   setTimeout(() => client.destroy(), PROXY_HEAD_MS).unref();
 }
 
@@ -332,7 +336,7 @@ function readTarget({ url = '', headers }: IncomingMessage): Target | null {
   if (inBrackets !== undefined)
     return isIP(inBrackets) === 6 ? { host: inBrackets.toLowerCase(), port } : null;
   const host = name!.toLowerCase().replace(/\.$/, '');
-  // Some systems read other forms of an address (0x7f.1, 2130706433) as one.
+  // Other forms of an address (0x7f.1, 2130706433) are refused, because some systems would accept them as addresses.
   const isName = /^[a-z\d_-]{1,63}(\.[a-z\d_-]{1,63})*$/.test(host) && !/(^|\.)(\d+|0x[\da-f]*)$/.test(host);
   return isName || isIP(host) === 4 ? { host, port } : null;
 }

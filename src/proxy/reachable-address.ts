@@ -1,13 +1,16 @@
 /**
- * The addresses that a blind tunnel may connect to. Link-local addresses are never allowed, because clouds hand out a
- * machine's own credentials there; nor are the service's own ports. Proxy thread.
+ * The addresses that a blind tunnel may connect to. Link-local addresses are never allowed, because clouds publish a
+ * machine's credentials there. The service's own ports are never allowed either. Proxy thread.
  */
 import { BlockList, isIP, type LookupFunction } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import { listRanges, reachOf } from '../std/address-ranges.ts';
 import { NameLookups } from './name-lookups.ts';
 
-/** `all`: whatever this machine's user may reach; `public`: nothing on this machine and its network; `off`: nothing. */
+/**
+ * `all`: every address that this machine can reach; `public`: only public addresses, not this machine and its network;
+ * `off`: no address.
+ */
 export type BlindReach = 'all' | 'public' | 'off';
 
 /** The client asked for a forbidden destination. */
@@ -25,7 +28,7 @@ export class ReachableAddresses {
   readonly #ownPorts: ReadonlySet<number>;
   readonly #lookups = new NameLookups();
 
-  /** @param ownPorts that this process listens on */
+  /** @param ownPorts ports on which this process listens */
   constructor(reach: Exclude<BlindReach, 'off'>, ownPorts: ReadonlySet<number>) {
     this.#reach = reach;
     this.#ownPorts = ownPorts;
@@ -39,8 +42,8 @@ export class ReachableAddresses {
   }
 
   /**
-   * Looks up a name and removes forbidden addresses. The connection uses the checked addresses, so a name whose address
-   * changes in between gains nothing.
+   * Looks up a name and removes forbidden addresses. The connection uses the checked addresses. So a name whose address
+   * changes after the check cannot bypass it.
    * @param signal aborted when the result is no longer wanted
    */
   lookupFor(port: number, signal: AbortSignal): LookupFunction {

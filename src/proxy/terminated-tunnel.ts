@@ -1,5 +1,5 @@
 /**
- * A tunnel to a named provider: the proxy is the TLS server of its client, and passes the decrypted bytes to the
+ * A tunnel to a configured host: the proxy acts as the client's TLS server, and passes the decrypted bytes to the
  * gateway over loopback, unchanged. The gateway opens its own TLS connection to the provider. Proxy thread.
  */
 import { connect, type Socket } from 'node:net';
@@ -7,7 +7,7 @@ import { type SecureContext, TLSSocket } from 'node:tls';
 
 /** How long the TLS handshake after a CONNECT may take. */
 export const PROXY_HANDSHAKE_MS = 10_000;
-/** How long a client may take the rest of an answer whose connection has ended. */
+/** Time for a client to read the rest of an answer after the gateway's connection has ended. */
 const PROXY_LINGER_MS = 30_000;
 
 /** The protocols between client and proxy after the handshake. */
@@ -17,7 +17,8 @@ const LOOPBACK = '127.0.0.1';
 
 /**
  * Acts as the client's TLS server.
- * @param host that the client asked for, and must ask for again: the certificate is for no other
+ * @param host of the client's CONNECT. The TLS handshake must name the same host, because the certificate is only for
+ *   it
  * @returns the socket after the handshake, and its protocol
  * @throws Error when the handshake fails or takes too long; the socket is then destroyed
  */
@@ -26,7 +27,8 @@ export async function agreeWithClient(
   host: string,
   context: SecureContext,
 ): Promise<{ socket: TLSSocket; protocol: TunnelProtocol }> {
-  // A client that ends one direction is gone, as at the gateway: HTTP/2 would wait for such a client to read.
+  // A client that ends one direction is disconnected, as at the gateway, because HTTP/2 would otherwise wait for this
+  // client to read.
   client.allowHalfOpen = false;
   const socket = new TLSSocket(client, {
     isServer: true,
@@ -46,7 +48,8 @@ export async function agreeWithClient(
   client.once('close', onClosed);
   try {
     await promise;
-    // A client that names no host has not agreed; one that resumes a session is not asked again.
+    // Checked here too, because a client may name no host, and because the callback above is not called for a resumed
+    // session.
     if (!isSame((socket as unknown as { servername: unknown }).servername, host))
       throw new Error('another host than that of CONNECT');
   } catch (thrown) {
@@ -58,12 +61,12 @@ export async function agreeWithClient(
     socket.off('close', onClosed);
     client.off('close', onClosed);
   }
-  // A Node TLS server sets this; HTTP/2 waits for it.
+  // Node's TLS server sets this property, and HTTP/2 waits for it.
   (socket as unknown as { secureConnecting: boolean }).secureConnecting = false;
   return { socket, protocol: socket.alpnProtocol === 'h2' ? 'h2' : 'http/1.1' };
 }
 
-/** HTTP/2 only for a client that offers nothing else: HTTP/1.1 passes byte for byte. */
+/** Chooses HTTP/2 only for a client that offers nothing else, because HTTP/1.1 passes byte for byte. */
 function chooseProtocol(offered: readonly string[]): string | undefined {
   return ['http/1.1', 'h2'].find((protocol) => offered.includes(protocol));
 }
@@ -91,7 +94,7 @@ export function passToGateway(client: TLSSocket, port: number, onOver: () => voi
     onClosed();
   });
   gateway.once('close', () => {
-    // The rest of the answer goes to a client that still reads.
+    // A client that still reads gets the rest of the answer.
     if (!client.destroyed) {
       client.setTimeout(PROXY_LINGER_MS, () => client.destroy());
       client.destroySoon();

@@ -21,8 +21,9 @@ const NAMES = [
 type CountName = (typeof NAMES)[number];
 type TunnelKind = 'terminated' | 'blind';
 /**
- * Why a client got no tunnel: not a CONNECT, no key, a forbidden destination, too many tunnels, a failed handshake, an
- * address that does not answer, too many connections of its address without a tunnel, too many in all.
+ * Why a client got no tunnel: not a CONNECT, no key, a forbidden destination, too many tunnels, a failed handshake, a
+ * destination that does not answer, too many connections without a tunnel from the client's address, or too many
+ * connections from this address.
  */
 export type TunnelRefusal =
   | 'request'
@@ -47,19 +48,19 @@ export class TunnelCounts {
   readonly memory: SharedArrayBuffer;
   readonly #counts: Int32Array;
 
-  /** @param memory shared by another thread; default: new, all zeros */
+  /** @param memory the memory that another thread shares; default: new memory */
   constructor(memory = new SharedArrayBuffer(NAMES.length * Int32Array.BYTES_PER_ELEMENT)) {
     this.memory = memory;
     this.#counts = new Int32Array(memory);
   }
 
-  /** A tunnel of this kind was opened. */
+  /** Counts a tunnel of this kind that was opened. */
   begin(kind: TunnelKind): void {
     this.#add(kind, 1);
     this.#add(`open_${kind}`, 1);
   }
 
-  /** It was closed. */
+  /** Counts a tunnel that was closed. */
   end(kind: TunnelKind): void {
     this.#add(`open_${kind}`, -1);
   }
@@ -68,7 +69,7 @@ export class TunnelCounts {
     this.#add(`refused_${why}`, 1);
   }
 
-  /** The thread that had tunnels open has ended. */
+  /** Sets the numbers of open tunnels to zero, because the thread that had opened them has ended. */
   forgetOpen(): void {
     for (const kind of ['terminated', 'blind'] as const)
       Atomics.store(this.#counts, NAMES.indexOf(`open_${kind}`), 0);

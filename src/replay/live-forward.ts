@@ -17,7 +17,7 @@ export interface LiveTarget {
   base_url: string;
   /** Name of the new run in the gateway. */
   run_id: string;
-  /** The captured run that the new run continues, and from where. Tags of the new run show this. */
+  /** The captured run that the new run continues, and the turn. The new run has tags with both. */
   fork_of: ForkPlace;
   /** Replaces the model in requests; null keeps the agent's model. */
   model: string | null;
@@ -34,7 +34,7 @@ const OF_THE_CONNECTION = new Set([
 ]);
 
 /**
- * Forwards a request; the answer is passed on as it arrives.
+ * Forwards a request, and passes the answer on as it arrives.
  * @throws the connection's error
  */
 export async function forwardLive(

@@ -12,7 +12,7 @@ const LEAST_PAUSE_MS = 2;
 
 /**
  * Sends a recorded answer.
- * @param speed multiple of the recorded speed; 0: without pauses
+ * @param speed as a multiple of the recorded speed; 0: without pauses
  * @param pause waits; replaced in tests
  */
 export async function writeAnswer(
@@ -27,7 +27,7 @@ export async function writeAnswer(
     if (ms * scale > 0) await pause(ms * scale);
   };
   await wait(first_byte_ms);
-  // In the capture, the connection broke before the answer.
+  // Status 0: in the capture, the connection broke before the answer.
   if (status === 0) {
     response.destroy();
     return;
@@ -58,7 +58,7 @@ export async function writeAnswer(
     response.end();
     return;
   }
-  // Destroying a response discards what is not written yet.
+  // The bytes must be written first, because destroying a response discards unwritten bytes.
   await Promise.race([flushed, new Promise((resolve) => response.once('close', resolve))]);
   response.destroy();
 }
@@ -69,7 +69,7 @@ function drained(response: ServerResponse): Promise<void> {
   });
 }
 
-/** Splits a stream into its events, each with its empty line; anything else is one piece. */
+/** Splits a stream into its events, each with its empty line. Any other body is one piece. */
 function splitEvents(body: Buffer): Buffer[] {
   const pieces: Buffer[] = [];
   let from = 0;

@@ -13,7 +13,9 @@ import { decodeContent } from '../providers/content-encoding.ts';
 import { asObject } from '../providers/json-reading.ts';
 import { canonicalJson, parseExact } from '../std/exact-json.ts';
 
-/** Fields in which a client identifies its user or its cache; they do not change what the model is asked. */
+/**
+ * Fields in which a client identifies its user or its cache. They do not affect the model, so they are not compared.
+ */
 const IDS_OF_CLIENTS = ['metadata', 'user', 'prompt_cache_key', 'safety_identifier'];
 
 /** The text by which capture replaces a credential. */
@@ -31,12 +33,12 @@ export interface RecordedExchange {
   model: string | null;
   first_byte_ms: number;
   duration_ms: number;
-  /** One side aborted the exchange. */
+  /** Whether the client or the upstream aborted the exchange. */
   aborted: boolean;
   /** Why the exchange cannot be replayed; '' if it can. */
   problem: string;
   request_key: string;
-  /** The stored request contains masked credentials, so its text is compared instead of its hash. */
+  /** Whether the stored request contains masked credentials. Its text is then compared instead of its hash. */
   has_masks: boolean;
 }
 
@@ -46,7 +48,7 @@ export interface RecordedAnswer {
   body: Uint8Array;
 }
 
-/** Headers that are left out: those of a connection, and those that depend on how the body is sent. */
+/** Headers that a replayed answer leaves out: those of a connection, and those that depend on how the body is sent. */
 const LEFT_OUT = new Set([
   'connection',
   'content-length',
@@ -91,7 +93,7 @@ export class RecordedRun {
     return readRequestText(this.#source, id);
   }
 
-  /** The source of the prompt. */
+  /** The stored bodies of the exchange. */
   copy({ id }: RecordedExchange): ReturnType<ExchangeSource['copy']> {
     return this.#source.copy(id);
   }
@@ -100,7 +102,7 @@ export class RecordedRun {
     const body = this.#source.body(id, 'response') ?? new Uint8Array(0);
     const stored = this.#source.exchange(id)?.response.headers ?? [];
     const coding = stored.filter(([name]) => name.toLowerCase() === 'content-encoding');
-    // The capture decodes a body before masking it, so the header no longer applies.
+    // The capture decodes a body before it masks credentials, so the header is not true for the stored body.
     const isDecoded =
       coding.length > 0 && Buffer.compare(decodeContent(body, coding.flat()).bytes, body) === 0;
     const headers = stored.filter(([name]) => {
@@ -132,7 +134,7 @@ function readExchange(source: ExchangeSource, record: ExchangeRecord, turn: numb
 function findProblem({ truncated, status, request, response }: ExchangeRecord): string {
   const withheld = ({ withheld: cause }: ExchangeSide): boolean => cause !== undefined;
   if (withheld(request) || withheld(response)) return 'its body was not stored';
-  if (truncated) return 'its stored bodies are cut off';
+  if (truncated) return 'its stored bodies are cut';
   return status === 101 ? 'it is a WebSocket' : '';
 }
 

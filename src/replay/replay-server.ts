@@ -12,7 +12,7 @@ import { writeAnswer } from './paced-answer.ts';
 import type { RecordedExchange, RecordedRun } from './recorded-run.ts';
 import { type AskedRequest, RequestMatcher } from './request-match.ts';
 
-/** Largest request body; providers take less. */
+/** Maximum size of a request's body. The maximum of providers is smaller. */
 const REQUEST_BYTES = 64 << 20;
 
 export interface ReplayOptions {
@@ -64,7 +64,7 @@ export class ReplayServer {
     this.#matcher = new RequestMatcher(run);
     this.#server = createServer((request, response) => {
       this.#answer(request, response).catch((error: Error) => {
-        // The capture cannot be read, or the agent has disconnected.
+        // The error means that the capture cannot be read, or that the agent has disconnected.
         if (response.headersSent || response.destroyed) response.destroy();
         else refuse(response, 502, error.message);
       });
@@ -97,7 +97,7 @@ export class ReplayServer {
     };
   }
 
-  /** Ends with its connections. */
+  /** Stops the server and closes its connections. */
   async close(): Promise<void> {
     this.#server.closeAllConnections();
     await new Promise((resolve) => this.#server.close(resolve));
@@ -105,7 +105,7 @@ export class ReplayServer {
 
   async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const body = await readBody(request);
-    if (body === null) return refuse(response, 413, `a request may have ${REQUEST_BYTES} bytes`);
+    if (body === null) return refuse(response, 413, `a request may have at most ${REQUEST_BYTES} bytes`);
     const asked: AskedRequest = {
       method: request.method ?? 'GET',
       path: request.url ?? '/',

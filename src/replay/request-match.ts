@@ -1,6 +1,6 @@
 /**
- * Finds the recorded exchange that a request repeats, and where a request differs from the expected
- * request. Pure except for reading its run; command line.
+ * Finds the recorded exchange that a request repeats, and where a request differs from the expected request. Pure,
+ * except that it reads the recorded run; command line.
  */
 
 import { commonLength, findDifference } from '../captures/prompt-difference.ts';
@@ -25,7 +25,7 @@ export interface AskedRequest {
 /** The recorded exchange that a request repeats. */
 type Match =
   | { type: 'found'; exchange: RecordedExchange; is_again: boolean }
-  /** The recorded requests for this path are different; `exchange` is the next of them. */
+  /** The request differs from all recorded requests for this path. `exchange` is the next of these. */
   | { type: 'differs'; exchange: RecordedExchange; where: string }
   /** The path has no recorded exchange, or all of its exchanges were served. */
   | { type: 'unknown'; where: string };
@@ -47,7 +47,7 @@ export class RequestMatcher {
     return this.#run.exchanges.filter(({ id }) => !this.#served.has(id));
   }
 
-  /** Number of the next turn to serve; the last turn's number plus one when all turns were served. */
+  /** Number of the next turn to serve. After the last turn, it is one more than the number of turns. */
   get next_turn(): number {
     const next = this.#run.exchanges.find(({ id, turn }) => turn !== null && !this.#served.has(id));
     return next?.turn ?? this.#run.exchanges.filter(({ turn }) => turn !== null).length + 1;
@@ -78,7 +78,7 @@ export class RequestMatcher {
     return { type: 'differs', exchange: expected, where: this.#describe(expected, request, text) };
   }
 
-  /** Serves an exchange although its request differs. */
+  /** Marks an exchange as served although the request differs. */
   take(exchange: RecordedExchange): void {
     this.#served.add(exchange.id);
   }
@@ -98,7 +98,7 @@ export class RequestMatcher {
     const found = before === null || after === null ? null : findDifference(before.parts, after.parts);
     if (found !== null) {
       const { place, offset, before: was, after: is } = found.difference;
-      return `${place} differs after ${offset} characters: ${quote(was)} was recorded, ${quote(is)} was asked`;
+      return `${place} differs after ${offset} characters: ${quote(was)} was recorded, ${quote(is)} was requested`;
     }
     if (before !== null && after !== null && after.parts.length > before.parts.length)
       return `${after.parts[before.parts.length]!.name} was not recorded: the request has more parts`;

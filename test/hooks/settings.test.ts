@@ -136,10 +136,14 @@ describe('installed settings', () => {
   it.each([
     ['no JSON', '{"model": "opus",}', 'not valid JSON'],
     ['with comments', '{\n  // mine\n  "model": "opus"\n}', 'not valid JSON'],
-    ['a list', '[]', 'it is no object'],
-    ['with hooks that are a text', '{"hooks":"all"}', '"hooks" is no object'],
-    ['with an event that is no list', '{"hooks":{"Stop":{}}}', '"hooks.Stop" is no list'],
-    ['with an entry that is a text', '{"hooks":{"Stop":["run"]}}', 'an entry of "hooks.Stop" is no object'],
+    ['a list', '[]', 'it is not an object'],
+    ['with hooks that are a text', '{"hooks":"all"}', '"hooks" is not an object'],
+    ['with an event that is not a list', '{"hooks":{"Stop":{}}}', '"hooks.Stop" is not a list'],
+    [
+      'with an entry that is a text',
+      '{"hooks":{"Stop":["run"]}}',
+      'an entry of "hooks.Stop" is not an object',
+    ],
   ])('refuse a file that is %s, and leave it as it is', async (_, text, fault) => {
     put(text);
     const { code, stdout, stderr } = await write();

@@ -117,7 +117,7 @@ it('an error says what is wrong with the key', async () => {
   writeFileSync(file, readFileSync(file, 'utf8').slice(0, 100));
   await expect(openAuthority(dir, DOMAINS, NOW)).rejects.toMatchObject({
     code: 'EAUTHORITY',
-    message: expect.stringMatching(/does not hold the key .*restore it from a backup/),
+    message: expect.stringMatching(/does not hold the key .*restore the file from a backup/),
   });
   // A missing certificate is made again from the key, and a damaged one does not stop the start.
   rmSync(file);

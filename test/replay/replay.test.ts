@@ -190,7 +190,7 @@ describe('a request that was not recorded', () => {
     expect(error.message).toContain(
       'does not repeat turn 1 (exchange 1): message 1 differs after 11 characters',
     );
-    expect(error.message).toContain('\\"user: fail 429\\" was recorded, \\"user: fail 529\\" was asked');
+    expect(error.message).toContain('\\"user: fail 429\\" was recorded, \\"user: fail 529\\" was requested');
     expect(events.map(({ type }) => type)).toEqual(['differs']);
     expect(server.result.unserved).toHaveLength(6);
   });
