@@ -28,7 +28,7 @@ const rule: AlertRule = {
   destinations: [],
 };
 
-/** @returns the messages of each check, by minutes since the epoch */
+/** Checks the values of these minutes in order. @returns the messages of each check */
 function look(given: AlertRule, values: readonly [minute: number, value: number | null][]) {
   let state = beginState(0);
   return values.map(([minute, value]) => {
@@ -39,7 +39,7 @@ function look(given: AlertRule, values: readonly [minute: number, value: number 
 }
 
 describe('an alert', () => {
-  it('reports once that the threshold was crossed, and once that it no longer is', () => {
+  it('reports once that the value crossed the threshold, and once that the value is back', () => {
     expect(
       look(rule, [
         [0, 2],
@@ -73,7 +73,7 @@ describe('an alert', () => {
     ).toEqual(['fired', null, null, null, 'recovered']);
   });
 
-  it('waits for the interval before another report, and drops a crossing that is over by then', () => {
+  it('waits for the interval before another report, and drops a crossing that has ended by then', () => {
     expect(
       look(rule, [
         [0, 3],
@@ -97,7 +97,7 @@ describe('an alert', () => {
     ).toEqual(['fired', 'recovered', 'fired']);
   });
 
-  it('reports nothing in quiet hours, and at their end the crossings that still hold', () => {
+  it('reports nothing in quiet hours, and at their end only crossings that have not ended', () => {
     const quiet = { from: '00:00', to: '01:00', time_zone: 'UTC' };
     expect(
       look({ ...rule, quiet }, [
@@ -171,7 +171,7 @@ describe('an alert’s message', () => {
     expect(nextAttempt(delivery, 1_000_000 - 86_400_000)).toBeNull();
   });
 
-  it('is due in time, also when the clock was set back', () => {
+  it('is due even if the clock was set back', () => {
     expect(isDue(delivery, 999_999)).toBe(false);
     expect(isDue(delivery, 1_000_000)).toBe(true);
     expect(isDue({ ...delivery, due_ms: 10_000_000 }, 1_000_000)).toBe(true);

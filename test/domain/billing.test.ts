@@ -1,4 +1,4 @@
-/** An organization's subscription, with the processor's events in any order. */
+/** An organization's subscription: the processor's events lead to the same state in any order. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import {
@@ -56,7 +56,7 @@ describe('a subscription', () => {
     });
   });
 
-  it('follows the price', () => {
+  it('has the plan of its price', () => {
     expect(apply([subscriptionEvent('created', 10)])).toEqual({
       plan: 'pro',
       status: 'active',
@@ -80,7 +80,7 @@ describe('a subscription', () => {
       expect(apply([subscriptionEvent('updated', 10, { status })]).plan, status).toBe(plan);
   });
 
-  it('has the same state in whatever order its events arrive, however often', () => {
+  it('has the same state for any order and any repetition of its events', () => {
     const events = [
       readBillingEvent(
         {

@@ -1,4 +1,4 @@
-/** The state of capture in one word, with the reason; and the cause of a failed write. */
+/** The state of capture in one word with the reason, and the cause of a failed write. */
 import { describe, expect, it } from 'vitest';
 import { findPlaceCause } from '../../src/domain/capture-cause.ts';
 import { type JudgedFacts, judgeCapture } from '../../src/domain/capture-health.ts';
@@ -66,7 +66,7 @@ describe('a failed write', () => {
     expect(findPlaceCause(new Error('y', { cause: Object.assign(new Error('x'), { code }) }))).toBe(cause);
   });
 
-  it('that is not an error says nothing about the place', () => {
+  it('has no cause if it failed with something other than an error', () => {
     expect(findPlaceCause('ENOSPC')).toBeNull();
     expect(findPlaceCause(null)).toBeNull();
   });

@@ -59,7 +59,7 @@ const FAILING: Told = {
   is_error: true,
 };
 const CLAIM: Told = { says: 'All tests pass now. The parser is fixed.' };
-/** Progressing work: no two steps are alike. */
+/** Work that makes progress: all steps differ. */
 const work = (count: number): Told[] =>
   Array.from({ length: count }, (_, at) => ({
     call: ['read_file', { path: `src/parser/rule-${at}/tests-${at * 7}.ts` }],
@@ -75,7 +75,7 @@ describe('a captured run', () => {
     for (const { exchange_id } of fired) expect(exchange_id).toBeGreaterThan(10);
   });
 
-  it('that looped and then went on for long has recovered', () => {
+  it('that looped and then made progress for long has recovered', () => {
     const { fired } = monitorRun(TASK, [
       ...Array(8).fill(FAILING),
       ...work(12),

@@ -1,4 +1,4 @@
-/** The run of a request according to its client's own headers, which were observed in real clients' requests. */
+/** The run of a request according to its client's own headers, as observed in requests of real clients. */
 import { describe, expect, it } from 'vitest';
 import { readClientRun } from '../../src/domain/client-run.ts';
 
@@ -27,7 +27,7 @@ describe('a client run', () => {
     });
   });
 
-  it('follows Claude Code’s own mark of side calls', () => {
+  it('has the kind that Claude Code’s own header gives a side call', () => {
     const main = { 'x-claude-code-session-id': SESSION, 'x-claude-code-request-class': 'compaction' };
     expect(read(main)).toMatchObject({
       run_id: `${SESSION}:summary`,
@@ -91,13 +91,13 @@ describe('a client run', () => {
     expect(read({ session_id: '1763909965123' })).toBeNull();
   });
 
-  it("follows the operator's header before all others", () => {
+  it("is the one in the operator's header, before all other headers", () => {
     const headers = { 'X-Acme-Run': 'nightly-7', 'x-claude-code-session-id': SESSION };
     expect(read(headers, ['x-acme-job', 'x-acme-run'])).toMatchObject({ run_id: 'nightly-7', kind: null });
     expect(read(headers)).toMatchObject({ run_id: SESSION });
   });
 
-  it('has no name that is too short, too long or masked', () => {
+  it('does not exist if its name is too short, too long or masked', () => {
     for (const id of ['', '7', 'x'.repeat(201), '[redacted]'])
       expect(read({ 'x-claude-code-session-id': id, 'session-id': id, 'x-session-affinity': id })).toBeNull();
     expect(read({ 'x-acme-run': 'x'.repeat(201) }, ['x-acme-run'])).toBeNull();

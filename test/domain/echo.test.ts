@@ -112,7 +112,7 @@ describe('a difference between an answer and its echo', () => {
       expect(difference!.read).not.toBe(difference!.repeated);
     });
 
-  it('shows both sides from shortly before they part', () => {
+  it('shows both texts from shortly before their first difference', () => {
     const same = 'The order was found in the archive. '.repeat(40);
     const { difference } = compare(
       [text(`${same}Paid: no`)],
@@ -179,7 +179,7 @@ describe('a change by the client', () => {
   for (const [name, [read, echo]] of Object.entries(cases))
     it(name, () => expect(compare(read, echo)).toEqual({ difference: null, compared: 1 }));
 
-  it('includes arguments repaired after a cut-off answer', () => {
+  it('may be a repair of arguments in an answer that was cut off', () => {
     const read = [call('c1', 'get', '{"city":"Os')];
     expect(compare(read, [assistant(call('c1', 'get', {}))], 'max_tokens').difference).toBeNull();
   });
@@ -197,7 +197,7 @@ describe('an echo is found', () => {
     expect(add(check, 2, turn([...summed, result('toolu_1', 'x')]))).toMatchObject({ exchange_id: 1 });
   });
 
-  it('never after a compaction', () => {
+  it('not after a compaction of the history', () => {
     const check = new EchoCheck();
     add(check, 1, turn([user('Begin.')], [text('Begun with the parser.')]));
     expect(add(check, 2, turn([user('Summary.'), assistant(text('Read.')), user('Go on.')]))).toBeNull();
@@ -212,7 +212,7 @@ describe('an echo is found', () => {
     expect(add(check, 3, turn([user('Begin.'), echo, user('Go on.')]))).toBeNull();
   });
 
-  it('for an answer that the request had begun', () => {
+  it('for an answer whose beginning was in its request', () => {
     const check = new EchoCheck();
     add(check, 1, turn([user('Begin.'), assistant(text('{"a":'))], [text('1}')]));
     expect(add(check, 2, turn([user('Begin.'), assistant(text('{"a":1}')), user('Go on.')]))).toBeNull();
@@ -246,7 +246,7 @@ describe.skipIf(!reported.is_there)(`reported conversations ${reported.needed}`,
         .map((name) => name.slice(0, -'.0.request'.length))
     : [];
 
-  it('agree with every reading', () => {
+  it('contain each answer as it was read', () => {
     let compared = 0;
     for (const name of names) {
       const check = new EchoCheck();
@@ -301,7 +301,7 @@ describe.skipIf(!haveRecordings)('recorded conversations (../shared/recordings)'
     }
   }
 
-  it('agree with every reading', { tags: 'long' }, () => {
+  it('contain each answer as it was read', { tags: 'long' }, () => {
     let compared = 0;
     for (const run of checked(() => null)) {
       compared += run.compared;

@@ -1,4 +1,4 @@
-/** The results of evaluations of posted steps, and how many of them are remembered. */
+/** Which evaluations of posted steps return an intervention, and how many evaluations are remembered. */
 import { describe, expect, it } from 'vitest';
 import {
   EVALUATED_RUNS,
@@ -27,7 +27,7 @@ function evaluateAll(evaluations: readonly EvaluatedSteps[], from: EvaluatedRuns
 }
 
 describe('a run that is evaluated', () => {
-  it('is told of a streak once per level, and of the next streak again', () => {
+  it('gets an intervention once per level of a streak, and again in the next streak', () => {
     const nudge = { level: 1, began: 3 } as const;
     const stop = { level: 2, began: 3 } as const;
     const { due } = evaluateAll([
@@ -42,12 +42,12 @@ describe('a run that is evaluated', () => {
     expect(due).toEqual([false, true, false, true, false, false, true]);
   });
 
-  it('is told at once of a streak that escalated before the first question', () => {
+  it('gets the highest level at once if its streak escalated before the first evaluation', () => {
     const stop = { level: 2, began: 3 } as const;
     expect(evaluateAll([stepsOf('a', 9, stop), stepsOf('a', 10, stop)]).due).toEqual([true, false]);
   });
 
-  it('without steps is told nothing and leaves nothing', () => {
+  it('gets no intervention without steps, and is not remembered', () => {
     expect(handOut(NO_EVALUATED_RUNS, stepsOf('a', 0))).toMatchObject({
       due: false,
       is_repeat: false,

@@ -67,7 +67,8 @@ describe('intervals and tests', () => {
   });
 
   it('give the p-value of the chi-square test without correction', () => {
-    // scipy 1.17: chi2_contingency([[56, 14], [48, 32]], correction=False); R: prop.test(c(56, 48), c(70, 80), correct = FALSE)
+    // scipy 1.17: chi2_contingency([[56, 14], [48, 32]], correction=False); R: prop.test(c(56, 48), c(70, 80), correct
+    // = FALSE)
     const p = pooledPValue({ rate: 56 / 70, size: 70 }, { rate: 48 / 80, size: 80 });
     expect(p).toBeCloseTo(0.008045081368, 10);
     expect(pooledPValue({ rate: 1, size: 5 }, { rate: 1, size: 9 })).toBe(1);
@@ -235,7 +236,7 @@ describe('the report', () => {
     expect(report.arms.on.runs).toBe(32);
   });
 
-  it('shows the right sign if most units changed sides', () => {
+  it('has the right sign if most units changed their arm', () => {
     const tally = new ExperimentTally();
     const prng = createPrng(7);
     for (let unit = 0; unit < 400; unit++) {

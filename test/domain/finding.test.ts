@@ -78,7 +78,7 @@ describe('the stored text of a note', () => {
     expect(prepareFilePath(`deploy/${SECRET}.env`)).toBe(stored.file_path);
   });
 
-  it('keeps names that mean something to JavaScript', () => {
+  it('keeps names of fields that have a meaning in JavaScript', () => {
     const metadata = JSON.parse('{"__proto__": {"a": 1}, "constructor": "c", "toString": 1}') as object;
     const stored = prepareFinding(note({ metadata }));
     expect(JSON.parse(stored.metadata)).toEqual(metadata);
@@ -90,7 +90,7 @@ describe('the stored text of a note', () => {
 describe('two findings', () => {
   const stored = (more: object = {}, project_id = 'p') => ({ project_id, ...prepareFinding(note(more)) });
 
-  it('are one if they have the same text, in whatever order', () => {
+  it('are one if they have the same text, in any order of their fields', () => {
     const finding = stored({ metadata: { a: 1, b: { c: [1, 2], d: 'x' } } });
     const other = stored({ metadata: { b: { d: 'x', c: [1, 2] }, a: 1 } });
     expect(hashFinding(finding)).toBe(hashFinding(other));
@@ -142,7 +142,7 @@ describe('the coverage of file paths', () => {
     }
   });
 
-  it('is a fraction: 1 if nothing was asked, 0 if nothing was found', () => {
+  it('is a fraction: 1 if no paths were requested, 0 if none is covered', () => {
     expect(new PathCover([]).coverage([])).toBe(1);
     expect(new PathCover(['a']).coverage([])).toBe(1);
     expect(new PathCover([]).coverage(['a', 'b'])).toBe(0);

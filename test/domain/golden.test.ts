@@ -201,7 +201,7 @@ describe('a run is not golden because of', () => {
         ]),
       ).toBe(true);
     }
-    // What was numbered before the failure does not try it again, however late it ended.
+    // An exchange with a lower number than the failed one is no retry, even if it ended later.
     expect(
       tell([
         [turn(1), parent],
@@ -216,7 +216,7 @@ describe('a run is not golden because of', () => {
     expect(judgeOutcome('failure: tests')?.words).toContain('"failure: tests"');
   });
 
-  it('exchanges, of which it names a few and counts the rest', () => {
+  it('many aborted exchanges, of which the reason names a few and counts the others', () => {
     const exchanges = Array.from({ length: 8 }, (_, i) =>
       turn(i + 1, { aborted: true, ...END, stop_reason: null }),
     );
@@ -236,7 +236,7 @@ describe('the bounds of golden runs', () => {
     ).toBe(true);
   });
 
-  it('leave the missing seq numbers exact, in whatever order the numbers come', () => {
+  it('do not affect the missing seq numbers, which are exact in any order of arrival', () => {
     fc.assert(
       fc.property(fc.array(fc.integer({ min: 0, max: 60 }), { minLength: 1, maxLength: 60 }), (seqs) => {
         const tally = new GoldenTally(GOLDEN_WIRES);

@@ -1,4 +1,4 @@
-/** Patterns state the rule: they contain no value of a single run, for any run and any place of the value. */
+/** Patterns contain no value of a run, for any run and any place of the value. */
 
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
@@ -187,14 +187,15 @@ describe('a pattern', () => {
       fc.property(planted, planted, (customer, other) => {
         const [mine] = findPatterns(customerRun(customer, 'success', false));
         const [second] = findPatterns(customerRun(other, 'success', false));
-        // Values in a script without capitals are left out, so the reason may be shorter.
+        // Only the solution is compared. The reason may be shorter, because names in a script without capitals are left
+        // out.
         expect(mine!.unlock.split('What worked')[1]).toBe(second!.unlock.split('What worked')[1]);
       }),
       { numRuns: 50 },
     );
   });
 
-  it('names the source of a value', () => {
+  it('says where the agent got a value', () => {
     const customer = fc.sample(planted, { numRuns: 1, seed: 7 })[0]!;
     const [pattern] = findPatterns(customerRun(customer, 'success', false));
     expect(pattern!.unlock).toContain('the payment method listed by get_user_details');
@@ -203,7 +204,7 @@ describe('a pattern', () => {
     expect(pattern!.unlock).toContain('First `get_user_details(');
   });
 
-  it('is not changed by a second check', () => {
+  it('is not changed when it is generalized a second time', () => {
     fc.assert(
       fc.property(planted, (customer) => {
         for (const pattern of findPatterns(customerRun(customer, 'success', true)))
@@ -327,7 +328,7 @@ describe.skipIf(!TRAJECTORIES.is_there)(`customer-service runs ${TRAJECTORIES.ne
     let count = 0;
     for (const line of gunzipSync(readFileSync(TRAJECTORIES.path)).toString().trim().split('\n')) {
       const { messages, passed } = JSON.parse(line) as { messages: Message[]; passed: boolean };
-      // Each run as it ended, and as if it had succeeded, so that all stretches are tested.
+      // Each run is read with its own outcome and as a success, so that all failures in it are tested.
       for (const outcome of [passed ? 'success' : 'failure', 'success']) {
         const call = { seq: 0, model: '', is_error: false, request: { messages }, response: {} };
         const patterns = findPatterns(readCallTrace({ ...HEAD, task: '', outcome }, [call]));

@@ -1,4 +1,4 @@
-/** Vectors of situations in the form of their rows. */
+/** Vectors of situations in the form in which rows store them. */
 import { describe, expect, it } from 'vitest';
 import { decodeVector, encodeVector, isUnpackedVector, roundVector } from '../../src/domain/pattern-rows.ts';
 import { createPrng } from '../../src/std/prng.ts';
@@ -19,7 +19,7 @@ function multiply(a: Float32Array, b: Float32Array): number {
 }
 
 describe('a stored vector', () => {
-  it('differs by about 1e-4, takes less than a third of a page, and is the same when stored again', () => {
+  it('differs from the original by about 1e-4, takes less than a third of a page, and does not change when stored again', () => {
     for (let seed = 1; seed <= 300; seed++) {
       const vector = makeVector(seed, 1_024);
       const other = makeVector(seed + 1_000, 1_024);

@@ -26,7 +26,7 @@ describe('the price of a model', () => {
     ['models/gemini-2.5-pro', SHIPPED_PRICES],
     ['publishers/google/models/gemini-2.5-pro', SHIPPED_PRICES],
     ['grok-4.7-0921', SHIPPED_PRICES],
-  ])('%s has its own', (model, prices) => {
+  ])('%s has its own price', (model, prices) => {
     const price = findPrice(prices, model);
     expect(price).not.toBeNull();
     expect(price!.guessed).toBeUndefined();
@@ -37,18 +37,18 @@ describe('the price of a model', () => {
     ['gpt-5-mini-2025-08-07', gpt5],
     ['openai/gpt-5-nano', gpt5],
     ['claude-sonnet-4-5-fast', sonnet],
-  ])('%s has only a guess, which is marked', (model, prices) => {
+  ])('%s has only a guessed price, which is marked', (model, prices) => {
     expect(findPrice(prices, model)).toMatchObject({ guessed: true });
   });
 
   it.each(['gpt-5.4-mini', 'gpt-55', 'o3-mini', 'gpt', '', '__proto__', 'constructor', 'ft:gpt-5:acme::1'])(
-    '%s has none',
+    '%s has no price',
     (model) => {
       expect(findPrice(gpt5, model)).toBeNull();
     },
   );
 
-  it('follows the longest declared pattern, and is not a guess then', () => {
+  it('is that of the longest declared pattern that matches, and then not a guess', () => {
     const prices: Prices = {
       'my-*': { input: 1, output: 1 },
       'my-*-large': { input: 2, output: 2 },
@@ -74,7 +74,7 @@ describe('the price at a tier of service', () => {
     o3: { input: 1, output: 1 },
   };
 
-  it('is a factor of all rates, or has its own rates', () => {
+  it('is a factor for all rates, or has separate rates', () => {
     expect(findPrice(prices, 'gpt-5', 'flex')).toEqual({
       input: 0.5,
       output: 5,

@@ -22,7 +22,7 @@ describe('a sketch of a prompt', () => {
     ['a budget', '<budget>tokens left: 183211</budget>', '<budget>tokens left: 9</budget>'],
     ['a name', 'The user is called Alice Liddell.', 'The user is called Bob.'],
     ['a listing', 'M src/parser.ts\nM src/lexer.ts\n?? notes.md', 'nothing to commit, working tree clean'],
-  ])('does not mind %s', (_name, left, other) => {
+  ])('ignores differences in %s', (_name, left, other) => {
     expect(similarity(prompt(left), prompt(other))).toBeGreaterThan(ALIKE);
   });
 
@@ -34,11 +34,11 @@ describe('a sketch of a prompt', () => {
     ],
     ['no prompt', prompt(), []],
     ['another script', ['你是一个修理代码的助手。先读文件。'], ['あなたは会話に題名を付けます。']],
-  ])('tells apart: %s', (_name, left, other) => {
+  ])('distinguishes %s', (_name, left, other) => {
     expect(similarity(left, other)).toBeLessThan(ALIKE);
   });
 
-  it('is nearer to the same agent than to one whose prompt begins alike', () => {
+  it('is nearer to another prompt of the same agent than to one of another agent with the same beginning', () => {
     const shared = RULES.repeat(2);
     const agent = (role: string, noise: string): string[] => [`${noise}\n${shared}\n${role}`];
     const writer =
@@ -50,7 +50,7 @@ describe('a sketch of a prompt', () => {
     );
   });
 
-  it('has a fixed length for any prompt, is the same for the same, and differs for others', () => {
+  it('has a fixed length, is the same for the same prompt, and differs for other prompts', () => {
     const blocks = fc.array(fc.string({ unit: 'binary', maxLength: 60 }), { maxLength: 5 });
     fc.assert(
       fc.property(blocks, blocks, (left, other) => {

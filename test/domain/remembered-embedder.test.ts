@@ -4,8 +4,8 @@ import { RememberedEmbedder } from '../../src/domain/remembered-embedder.ts';
 import { EMBEDDING_TEXT_CHARACTERS } from '../../src/limits.ts';
 import { HashedWords } from '../fixtures/hashed-words.ts';
 
-describe('an embedder that remembers', () => {
-  it('requests a text once, also while the request is in progress', async () => {
+describe('an embedder with a cache', () => {
+  it('embeds a text once, also if it is requested again during that', async () => {
     const words = new HashedWords();
     const remembered = new RememberedEmbedder(words, 10);
     const [first, second] = await Promise.all([remembered.embedOne('a b'), remembered.embedOne('a b')]);
@@ -37,7 +37,7 @@ describe('an embedder that remembers', () => {
     expect(await remembered.embedOne('x')).toHaveLength(words.dimensions);
   });
 
-  it('treats as equal only texts that the model treats as equal', async () => {
+  it('uses the same vector only for texts that are equal to the model', async () => {
     const words = new HashedWords();
     const remembered = new RememberedEmbedder(words, 10);
     const long = 'w'.repeat(EMBEDDING_TEXT_CHARACTERS);

@@ -51,11 +51,11 @@ it.each<[string, Omit<CallReport, 'key'>[], number]>([
     2,
   ],
   ['spans without ids', [report('span', ''), report('span', '')], 2],
-])('%s', (_what, reports, calls) => {
+])('reports are counted as calls: %s', (_what, reports, calls) => {
   expect(countCalls(reports)).toBe(calls);
 });
 
-it('each call counts once, in any order of the reports, with unique ids, with few, and with one', () => {
+it('each call counts once in any order of the reports, with unique ids, with few ids, and with one id for all', () => {
   const call = fc.record({ id: fc.constantFrom('a', 'b', 'c', 'd'), tool: fc.constantFrom('x', 'y') });
   const kinds = fc.constantFrom<ReportKind[]>(
     ['span'],
@@ -70,7 +70,7 @@ it('each call counts once, in any order of the reports, with unique ids, with fe
       fc.boolean(),
       fc.infiniteStream(fc.nat()),
       (calls, by, isBare, order) => {
-        // A wrapper has no id, but the messages beside it have their ids.
+        // The report of a wrapper has no id, but the messages beside it contain the ids.
         const reports = by.flatMap((kind) =>
           calls.map(({ id, tool }) =>
             report(kind, isBare && kind === 'span' && by.includes('message') ? '' : `${id}${tool}`, tool),

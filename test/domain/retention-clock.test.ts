@@ -23,7 +23,7 @@ const moved = (wallMs: number, upMs: number, boot_id = 'a'): ClockReading => ({
   boot_id,
 });
 
-/** Time that passes between two passes, and the change of the wall clock. */
+/** Between two deletion passes: the time that passes, and how far the wall clock is set. */
 const step = fc.record({
   passed_ms: fc.integer({ min: 0, max: 40 * DAY_MS }),
   jump_ms: fc.oneof(
@@ -35,7 +35,7 @@ const step = fc.record({
 });
 
 describe('the clock for deletion by age', () => {
-  it('is accepted at the first pass, and as far as the uptime explains it', () => {
+  it('is accepted at the first pass, and later if the uptime explains the elapsed time', () => {
     expect(judgeClock(null, LAST)).toEqual({ verdict: 'accepted', now_ms: NOW, note: LAST });
     for (const upMs of [0, 10 * 60_000, DAY_MS, 400 * DAY_MS]) {
       const now = moved(upMs + CLOCK_SLACK_MS, upMs);
@@ -47,11 +47,11 @@ describe('the clock for deletion by age', () => {
   it('is accepted across a start of the machine for 30 days, because the time off is unknown', () => {
     expect(judgeClock(LAST, moved(OFF_MS_MAX, 60_000, 'b')).verdict).toBe('accepted');
     expect(judgeClock(LAST, moved(OFF_MS_MAX + 1, 60_000, 'b')).verdict).toBe('ahead');
-    // A lower uptime belongs to another start, whatever its name.
+    // A lower uptime shows that the machine was started again, even with the same boot id.
     expect(judgeClock(LAST, moved(DAY_MS, -1)).verdict).toBe('accepted');
   });
 
-  it('adds one day of age after a jump of ten years, however often it is asked', () => {
+  it('adds one day of age after a jump of ten years, however often it is judged', () => {
     for (const upMs of [0, HOUR_MS, 9 * DAY_MS]) {
       const judged = judgeClock(LAST, moved(3_650 * DAY_MS, upMs));
       expect(judged).toEqual({ verdict: 'ahead', now_ms: NOW + UNCONFIRMED_MS, note: null });
@@ -59,7 +59,7 @@ describe('the clock for deletion by age', () => {
     expect(judgeClock(LAST, moved(2 * HOUR_MS, 0)).now_ms).toBe(NOW + 2 * HOUR_MS);
   });
 
-  it('may go back and return: nothing is recorded meanwhile, and ages follow it', () => {
+  it('may be set back and return: meanwhile nothing is recorded, and ages count by the clock as it is', () => {
     const back = judgeClock(LAST, moved(-3_650 * DAY_MS, 60_000));
     expect(back).toEqual({ verdict: 'behind', now_ms: NOW - 3_650 * DAY_MS, note: null });
     expect(judgeClock(LAST, moved(-CLOCK_SLACK_MS, 0))).toMatchObject({ verdict: 'accepted', note: null });
@@ -89,7 +89,7 @@ describe('the clock for deletion by age', () => {
           // Ages never count from a time after the wall clock, nor later than the explained time plus one day.
           expect(judged.now_ms).toBeLessThanOrEqual(now.wall_ms);
           expect(judged.now_ms - last.wall_ms).toBeLessThanOrEqual(Math.max(explainedMs, UNCONFIRMED_MS));
-          // Only an accepted pass moves the note, and never backwards.
+          // Only an accepted pass changes the record, and never to an earlier time.
           if (judged.verdict !== 'accepted') {
             expect(judged.note).toBeNull();
             expect(judged.now_ms - last.wall_ms).toBeLessThanOrEqual(UNCONFIRMED_MS);
@@ -103,7 +103,7 @@ describe('the clock for deletion by age', () => {
     );
   });
 
-  it('shows what a confirmation would add, by kind', () => {
+  it('shows for each kind how much age a confirmation would add', () => {
     const judged = judgeClock(LAST, moved(10 * DAY_MS, 0));
     expect(cutoffsOf(judged, NOW + 10 * DAY_MS, { runs: 30, traces: null })).toEqual({
       runs: { deleted_before: '2026-10-30T12:00:00.000Z', confirmed_before: '2026-11-08T12:00:00.000Z' },

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { inRunOrder, orderRun, type PlacedExchange, standsBehind } from '../../src/domain/run-order.ts';
 
 const AT = Date.UTC(2026, 0, 2);
-/** Stamps of a counter that began at that time. */
+/** The first arrival stamp of a counter that started at this time. */
 const STAMP = AT * 1_024;
 
 function place(id: number, part: Partial<PlacedExchange> = {}): PlacedExchange {
@@ -61,7 +61,7 @@ describe('the order of a run', () => {
     expect(idsOf(orderRun(clocked))).toEqual([2, 1]);
   });
 
-  it('is finite even if exchanges follow each other in a circle', () => {
+  it('ends even if exchanges name each other as predecessors in a circle', () => {
     const run = [
       place(1, { follows: 2 }),
       place(2, { follows: 3 }),
@@ -76,13 +76,13 @@ describe('the order of a run', () => {
     expect(idsOf(orderRun([place(1, { arrival: STAMP }), old]))).toEqual([9, 1]);
   });
 
-  it('needs only a window, and still corrects what came a little late', () => {
+  it('is found within a window of exchanges, even if some were stored a little late', () => {
     const sent = Array.from({ length: 100 }, (_, at) => place(at ^ 3, { arrival: STAMP + at }));
     const stored = [...sent].sort((a, b) => a.id - b.id);
     expect(idsOf(inRunOrder(stored, 16))).toEqual(idsOf(sent));
   });
 
-  it('says which of two exchanges is behind', () => {
+  it('says which of two exchanges comes later', () => {
     expect(standsBehind(place(1, { seq: 2 }), place(2, { seq: 1 }))).toBe(true);
     expect(standsBehind(place(3, { arrival: STAMP }), place(2, { arrival: STAMP + 1 }))).toBe(false);
     expect(standsBehind(place(3, { seq: 4, arrival: STAMP + 1 }), place(2, { seq: 4, arrival: STAMP }))).toBe(

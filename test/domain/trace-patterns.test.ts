@@ -1,5 +1,5 @@
 /**
- * Patterns of traces: what counts as a failure and a recovery, how the pattern words it, and the effect of hostile
+ * Patterns of traces: what counts as a failure and a recovery, how a pattern describes them, and the effect of hostile
  * traces.
  */
 
@@ -102,7 +102,7 @@ describe('a failure', () => {
     expect(judgeStep(step({ action, observation }), undefined).failed).toBe(false);
   });
 
-  it('may also be admitted by the agent in its next step', () => {
+  it('may be stated by the agent only in its next step', () => {
     const next = step({
       thought: 'It seems that the export failed, since there is no file. Let me look.',
     });
@@ -125,7 +125,7 @@ describe('a failure', () => {
 });
 
 describe('a recovery', () => {
-  it('by other arguments says which', () => {
+  it('by other arguments names these arguments', () => {
     const [pattern, ...others] = distil(
       [
         {
@@ -156,7 +156,7 @@ describe('a recovery', () => {
     );
   });
 
-  it('by a change in between names the change, and why it was made', () => {
+  it('by a change in between names the change and its reason', () => {
     const [pattern] = distil([
       {
         thought: 'Run the tests to see where we stand.',
@@ -218,7 +218,7 @@ describe('a recovery', () => {
     expect(installed!.dead_ends).toBe('- `npm test` → 1 failed: total is null');
   });
 
-  it('by white space alone shows it', () => {
+  it('by a change of white space shows the white space', () => {
     const [pattern] = distil([
       {
         action: 'edit',
@@ -244,7 +244,7 @@ describe('a recovery', () => {
       { action: 'tar', action_input: 'xzf data/archive.tgz', observation: 'a.csv' },
     ];
     expect(distil(steps)[0]!.unlock).toBe('What worked: `tar xzf a .tgz file`. Result: a .csv file.');
-    // If the run failed, or its end is unknown, another tool proves nothing.
+    // If the run failed or its outcome is unknown, the other tool may not have solved the problem.
     expect(distil(steps, { outcome: 'failure: Timeout' })).toEqual([]);
     expect(distil(steps, { outcome: '' })).toEqual([]);
   });
@@ -314,7 +314,7 @@ describe('a recovery', () => {
   });
 });
 
-describe('nothing is learned', () => {
+describe('no pattern is made', () => {
   it.each<[string, Said[], Partial<typeof HEAD>]>([
     ['from nothing', [], {}],
     ['from a clean success', [{ action: 'build' }, { action: 'test' }, { action: 'submit' }], {}],
@@ -580,7 +580,7 @@ describe('calls', () => {
 });
 
 describe('texts', () => {
-  it('lose their secrets and nothing else', () => {
+  it('are shortened by nothing but their secrets', () => {
     const key = `sk-ant-api03-${'aB3'.repeat(12)}`;
     expect(maskSecrets(`use ${key} now`)).toBe('use [redacted] now');
     expect(maskSecrets('password: hunter22, user: bob')).toBe('password: [redacted], user: bob');
@@ -610,7 +610,7 @@ describe('texts', () => {
     expect(oneLine('  one\n two   three ', 9)).toBe('one two…');
   });
 
-  it('of JSON stay small however deep or wide it is', () => {
+  it('of JSON stay short, however deep or wide the JSON is', () => {
     let deep: unknown = 1;
     for (let i = 0; i < 100_000; i++) deep = [deep];
     expect(renderJson(deep, 1_000).length).toBeLessThan(100);
@@ -620,7 +620,7 @@ describe('texts', () => {
     expect(renderJson({ a: [1, 'b', null] }, 100)).toBe('{"a":[1,"b",null]}');
   });
 
-  it('of a task lose the frame around it, and its author', () => {
+  it('of a task are reduced to the task, without the words around it and its author', () => {
     const summarize = (task: string) => summarizeTask(task, { text: generalizeText });
     expect(
       summarize(
@@ -716,7 +716,7 @@ describe('patterns of any trace', () => {
     );
   });
 
-  it('are made of limited stored data', () => {
+  it('can be made from the limited data that is stored of a trace', () => {
     const long = 'word '.repeat(4_000);
     const big = trace(
       Array.from({ length: 50 }, () => ({
@@ -748,7 +748,7 @@ describe('patterns of any trace', () => {
     expect(findPatterns(same)).toEqual([]);
   });
 
-  it('are made with pauses', () => {
+  it('are made in parts, with pauses between them', () => {
     const parts = findPatternsInParts(trace(Array.from({ length: 200 }, () => ({}))));
     let pauses = 0;
     while (!parts.next().done) pauses++;
@@ -814,16 +814,16 @@ describe.skipIf(!RUNS.is_there)(`real runs ${RUNS.needed}`, () => {
     return { run, patterns: keepDistinct(findPatterns(parsed), null) };
   });
 
-  it('give patterns only if something failed and was overcome', () => {
+  it('give patterns only if a failure was overcome', () => {
     const withPattern = learnt.filter(({ patterns }) => patterns.length > 0);
     expect(withPattern.length).toBeGreaterThanOrEqual(30);
     expect(withPattern.length).toBeLessThan(runs.length / 4);
-    // All coding demonstrations succeed; eight have flagged errors on the way, and each of these gives a pattern.
+    // All coding demonstrations succeed. Eight contain reported errors, and each of these eight gives a pattern.
     const flagged = learnt.filter(
       ({ run }) => run.source.startsWith('SWE-agent/') && run.steps.some((step) => step.is_error),
     );
     for (const { patterns } of flagged) expect(patterns.length).toBeGreaterThan(0);
-    // Wrongly answered questions teach nothing, even if something was found on the way.
+    // Runs that answered a question wrongly give no pattern, even if they overcame a failure.
     const lost = learnt.filter(
       ({ run }) => run.source.startsWith('noahshinn/') && run.labels.outcome === 'failure',
     );

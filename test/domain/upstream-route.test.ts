@@ -1,4 +1,4 @@
-/** Upstreams under prefixes in operators' notation, and all mistakes in it. */
+/** Upstreams under prefixes in the operator's notation, and every mistake in that notation. */
 import { describe, expect, it } from 'vitest';
 import { listRouteSecrets, readUpstreamRoutes, UPSTREAM_PRESETS } from '../../src/domain/upstream-route.ts';
 
@@ -6,7 +6,7 @@ const readBase = (text: string): string | null => (/^https?:\/\/[^\s?#@]+$/.test
 const read = (given: unknown) => readUpstreamRoutes(given, readBase);
 
 describe('routes', () => {
-  it('come longest prefix first, with what a preset provides', () => {
+  it('are sorted by the length of their prefix, the longest first, and have the values of their preset', () => {
     const routes = read({
       '/openai': 'openai',
       '/vertex/{region}': 'vertex',

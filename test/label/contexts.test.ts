@@ -1,7 +1,7 @@
 /**
- * Many runs at once over few connections: a request that waited for a connection, or is sent again, belongs to the run
- * that made it and not to the run whose connection became free. The number of a request that was never sent is not
- * lost.
+ * Many simultaneous runs over few connections: a request that waited for a connection, or that is sent again, belongs
+ * to the run that made it, not to the run that used the connection before. The number of a request that was never sent
+ * is used again.
  */
 
 import { AsyncLocalStorage } from 'node:async_hooks';
@@ -35,7 +35,7 @@ interface Ended {
 }
 type Call = (body: string) => Promise<unknown>;
 
-/** Each run makes its calls at once, all runs run at once, and some calls belong to no run. */
+/** Makes the calls of all runs at the same time, and some calls that belong to no run. */
 async function makeCalls(call: Call): Promise<void> {
   const calls: Promise<unknown>[] = [];
   for (let n = 0; n < CALLS; n++) {
@@ -48,7 +48,7 @@ async function makeCalls(call: Call): Promise<void> {
   await Promise.all(calls);
 }
 
-/** @param attempts of each call that reached the server */
+/** Checks that each call has the label of its run. @param attempts how often each call reached the server */
 function expectOwnLabels(attempts = 1): void {
   const numbers = new Map<string | null, number[]>();
   for (const request of recorder.requests) {
@@ -129,7 +129,7 @@ describe.each(VERSIONS)('labels are right with undici %s and two connections, fo
     });
   });
 
-  // Version 7 hides whose request it repeats: docs/label.md.
+  // Version 7 does not show which request it repeats (docs/label.md).
   it.skipIf(version === '7')('its retries', () => {
     const dispatcher = new undici.RetryAgent(new undici.Agent({ connections: 2 }), {
       methods: ['POST'],
@@ -171,7 +171,7 @@ describe('labels are right with node:http, for', () => {
     await makeCalls((body) => {
       const request = http.request(url, { method: 'POST', headers: { 'content-length': body.length } });
       const answered = once(request, 'response').then(([response]) => once(response.resume(), 'end'));
-      // The connection, and so everything that is read from it, has no scope.
+      // The connection belongs to no scope, and neither do the events of its data.
       runScopeless(() =>
         connect(port, '127.0.0.1', function (this: NodeJS.WritableStream) {
           this.write(body);
@@ -184,11 +184,11 @@ describe('labels are right with node:http, for', () => {
   });
 });
 
-/** It has no scope, whatever the caller's scope. */
+/** Runs a function outside of every scope, whatever the scope of the caller. */
 const runScopeless = AsyncLocalStorage.snapshot();
 
 describe('a call that was never sent', () => {
-  it('returns its number to the next: refused, given up in the queue, refused by TLS', async () => {
+  it('leaves its number to the next call if it was refused, abandoned in the queue, or failed in the TLS handshake', async () => {
     const closed = await startRecorder();
     await closed.close();
     const away = `http://127.0.0.1:${closed.port}/v1/messages`;

@@ -1,6 +1,6 @@
 /**
- * The shim with the official SDKs through a real gateway: with retries, streams, aborts and many runs at once, the
- * capture has each run's requests under its name and numbered without gaps.
+ * The shim with the official SDKs through a real gateway. With retries, streams, aborts and many simultaneous runs, the
+ * capture has the requests of each run under its name, numbered without gaps.
  */
 
 import { once } from 'node:events';
@@ -60,7 +60,7 @@ beforeAll(async () => {
     requestHandler: new NodeHttpHandler(),
     maxAttempts: 4,
   });
-  // Imported after the clients, because the order must not matter.
+  // Installed after the clients were imported, because the order must have no effect.
   expect(installedTransports()).toEqual([]);
   install();
   install();
@@ -104,7 +104,7 @@ const CALLS: Record<string, (text: string) => Promise<unknown>> = {
   'bedrock, streamed': async (text) =>
     collect((await bedrock.send(new ConverseStreamCommand(nova(text)))).stream!),
 };
-/** Its own retries take seconds. */
+/** Clients whose own retries take seconds, so their calls are not made to fail. */
 const RETRIES_SLOWLY = /^gemini/;
 
 interface Captured {
@@ -150,7 +150,7 @@ describe('the SDKs in run scopes', () => {
     await Promise.all(
       runs.map((run, at) =>
         runScope(run, async () => {
-          // Half of the calls in sequence, half at once; the clients take turns.
+          // Each run begins with another client, and makes half of its calls in sequence and half at once.
           const mine = calls.map((_, n) => calls[(at + n) % calls.length]!);
           const text = (name: string) =>
             `${RETRIES_SLOWLY.test(name) ? 'steady' : 'flaky'} ${name} of <${run}>`;
@@ -195,7 +195,7 @@ describe('the SDKs in run scopes', () => {
     });
   });
 
-  it('count calls that were given up in the middle, and continue after them', async () => {
+  it('number calls that were aborted in the middle, and continue after them', async () => {
     await runScope('given up', async () => {
       const stream = anthropic.messages.stream(claude('hold'));
       stream.on('text', () => stream.abort());
@@ -281,30 +281,33 @@ describe('the SDKs in run scopes', () => {
 describe('a client of the AWS SDK', () => {
   const credentials = { accessKeyId: 'AKIDEXAMPLE', secretAccessKey: 'an example, no key' };
 
-  it.each(['by node:http', 'by its middleware too'])('is labelled after its signature, %s', async (way) => {
-    const recorder = await startRecorder();
-    const endpoint = `http://127.0.0.1:${recorder.port}`;
-    const signing = { region: REGION, endpoint, credentials, requestHandler: new NodeHttpHandler() };
-    const client = new BedrockRuntimeClient({ ...signing, maxAttempts: 1 });
-    if (way === 'by its middleware too') expect(labelAwsClient(labelAwsClient(client))).toBe(client);
-    await runScope(`signed ${way}`, async () => {
-      for (const text of ['a', 'b']) await client.send(new ConverseCommand(nova(text))).catch(() => {});
-    });
-    expect(recorder.requests).toHaveLength(2);
-    for (const [at, { lines }] of recorder.requests.entries()) {
-      expect(lines.filter((line) => /^x-svc-/i.test(line))).toEqual([
-        `x-svc-run: signed ${way}`,
-        `x-svc-seq: ${at + 1}`,
-      ]);
-      const authorization = lines.find((line) => /^authorization: AWS4-HMAC-SHA256 /i.test(line));
-      expect(authorization).toMatch(/SignedHeaders=[^,]*host/);
-      expect(authorization).not.toContain('x-svc');
-    }
-    client.destroy();
-    await recorder.close();
-  });
+  it.each(['by node:http', 'by its middleware too'])(
+    'is labelled after it has signed the request, %s',
+    async (way) => {
+      const recorder = await startRecorder();
+      const endpoint = `http://127.0.0.1:${recorder.port}`;
+      const signing = { region: REGION, endpoint, credentials, requestHandler: new NodeHttpHandler() };
+      const client = new BedrockRuntimeClient({ ...signing, maxAttempts: 1 });
+      if (way === 'by its middleware too') expect(labelAwsClient(labelAwsClient(client))).toBe(client);
+      await runScope(`signed ${way}`, async () => {
+        for (const text of ['a', 'b']) await client.send(new ConverseCommand(nova(text))).catch(() => {});
+      });
+      expect(recorder.requests).toHaveLength(2);
+      for (const [at, { lines }] of recorder.requests.entries()) {
+        expect(lines.filter((line) => /^x-svc-/i.test(line))).toEqual([
+          `x-svc-run: signed ${way}`,
+          `x-svc-seq: ${at + 1}`,
+        ]);
+        const authorization = lines.find((line) => /^authorization: AWS4-HMAC-SHA256 /i.test(line));
+        expect(authorization).toMatch(/SignedHeaders=[^,]*host/);
+        expect(authorization).not.toContain('x-svc');
+      }
+      client.destroy();
+      await recorder.close();
+    },
+  );
 
-  it('is labelled by its middleware where node:http is not used, with a new number for each attempt', async () => {
+  it('is labelled by its middleware if it does not use node:http, with a new number for each attempt', async () => {
     const heads: Record<string, unknown>[] = [];
     const server = createServer();
     server.on('stream', (stream, headers) => {
@@ -337,12 +340,15 @@ describe('a client of the AWS SDK', () => {
   });
 });
 
-describe('a name that cannot stand in a header', () => {
-  it.each(['', ' x', 'x ', 'a\r\nb', 'a\0', 'x'.repeat(1_025), 7 as never])('%j is refused', (name) => {
-    expect(() => runScope(name, () => 1)).toThrow(TypeError);
-  });
+describe('the name of a run', () => {
+  it.each(['', ' x', 'x ', 'a\r\nb', 'a\0', 'x'.repeat(1_025), 7 as never])(
+    '%j is refused, because no header can contain it',
+    (name) => {
+      expect(() => runScope(name, () => 1)).toThrow(TypeError);
+    },
+  );
 
-  it('does not affect the result of a scope with a valid name', () => {
+  it('that is valid does not change the result or the error of its scope', () => {
     expect(runScope('x'.repeat(1_024), () => 7)).toBe(7);
     expect(() =>
       runScope('x', () => {

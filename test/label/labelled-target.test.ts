@@ -1,4 +1,4 @@
-/** Which hosts and paths are labelled, and which never. */
+/** Requests to which hosts and paths are labelled. */
 
 import { describe, expect, it } from 'vitest';
 import { isModelCall, LabelledHosts } from '../../src/label/labelled-target.ts';
@@ -94,7 +94,7 @@ describe('hosts', () => {
     '192.169.0.1',
     '2001:db8::8',
     '::ffff:8.8.8.8',
-    // The resolver reads this as an address: 8.8.8.8.
+    // The system's resolver reads this number as the address 8.8.8.8.
     '134744072',
     '0x08080808',
     '',
@@ -109,7 +109,7 @@ describe('hosts', () => {
     expect(hosts.labels('http://proxy.example.com:3128', 'http://gateway:8787/v1/messages?x')).toBe(true);
   });
 
-  it('forget cached hosts, but not configured ones', () => {
+  it('are cached in limited number, except for configured ones', () => {
     for (let n = 0; n < 3_000; n++) expect(hosts.has(`h${n}.example.net`)).toBe(false);
     expect(hosts.has('models.example.com')).toBe(true);
   });

@@ -45,7 +45,7 @@ export async function startRecorder(options: { tls?: boolean } = {}): Promise<Re
     let bytes = '';
     socket.setEncoding('latin1').on('data', (chunk: string) => {
       bytes += chunk;
-      // A client starts TLS.
+      // The first byte of a TLS handshake: this server has no TLS.
       if (bytes.startsWith('\x16')) socket.destroy();
       for (;;) {
         const taken = takeRequest(bytes);

@@ -1,4 +1,4 @@
-/** The numbers of runs: without gaps, separate for each run, shared by threads, bounded. */
+/** The sequence numbers of each run: separate, without gaps, shared by threads, and limited in number. */
 
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
@@ -26,7 +26,7 @@ describe('run numbers', () => {
           (gives_back ? lost : kept).set(run, [...list, numbers.take(keyOf(run))]);
         }
         for (const [run, taken] of lost) for (const number of taken) numbers.giveBack(keyOf(run), number);
-        // As many new numbers as were lost fill the gaps.
+        // The next numbers, as many as were returned, fill the gaps.
         for (const [run, taken] of lost)
           for (const _ of taken) kept.set(run, [...(kept.get(run) ?? []), numbers.take(keyOf(run))]);
         for (const taken of kept.values())
@@ -42,7 +42,7 @@ describe('run numbers', () => {
       for (let run = 0; run < 2_000; run++) expect(numbers.take(keyOf(run))).toBe(round);
     for (let run = 10_000; run < 110_000; run++) expect(numbers.take(keyOf(run))).toBe(1);
     expect(numbers.take(keyOf(109_999))).toBe(2);
-    // Its entry was removed long ago, so it counts as new.
+    // The entry of the first run was removed long ago, so the run counts as new.
     expect(numbers.take(keyOf(0))).toBe(1);
   });
 
@@ -55,9 +55,9 @@ describe('run numbers', () => {
     expect(numbers.take(keyOf(0))).toBe(1);
   });
 
-  it('continue after a thread was terminated while it took a place', { tags: 'long' }, () => {
+  it('continue after a thread was terminated while it held the lock of a set', { tags: 'long' }, () => {
     const memory = RunNumbers.allocate();
-    // Its lock is behind 16,384 places of 16 bytes; key 5 belongs to the fifth set.
+    // Takes the lock of the set with key 5. The locks follow 16,384 entries of 16 bytes.
     new Int32Array(memory, 16_384 * 16)[5] = 1;
     const numbers = new RunNumbers(memory);
     expect([numbers.take(5n), numbers.take(5n)]).toEqual([1, 2]);

@@ -96,7 +96,7 @@ describe.each(findNodes())('labels on Node %s', (_version, program) => {
     expect(labels()).toEqual([...upTo('copies', 4), [null, null]]);
   });
 
-  it('follow a scope in the code before the run that the environment names', async () => {
+  it('belong to a scope in the code rather than to the run that the environment names', async () => {
     const code = `
       const { runScope } = await import(process.env.LABEL);
       const ask = async () => (await fetch(process.env.URL)).text();
@@ -111,7 +111,7 @@ describe.each(findNodes())('labels on Node %s', (_version, program) => {
     ]);
   });
 
-  it('are lost with a bad name in the environment, but the agent runs', async () => {
+  it('are not sent with an invalid name in the environment, but the agent runs', async () => {
     const code = `console.log((await fetch(process.env.URL)).status);`;
     const { stdout, stderr } = await run(program, auto, code, { SVC_RUN: ' ', NODE_NO_WARNINGS: '' });
     expect(stdout).toBe('200');

@@ -26,7 +26,7 @@ beforeAll(async () => {
 afterAll(() => shim[Symbol.dispose]());
 
 interface Played {
-  /** The agent's output, one line per form, and the requests at the servers. */
+  /** The agent's output: one line for each form. */
   outcomes: unknown[];
   requests: Recorded[];
   tls_requests: Recorded[];
@@ -90,7 +90,7 @@ describe.each(findNodes())('a labelled process on Node %s', (_version, program) 
     expect(unlabel(labelled.tls_requests)).toEqual(unlabel(without.tls_requests));
   });
 
-  it('labels each model call on its hosts once, without a gap, and nothing else', () => {
+  it('labels each model call to its hosts once, without a gap, and no other request', () => {
     const all = [...labelled.requests, ...labelled.tls_requests];
     const isOwn = (request: Recorded) =>
       /^(127\.0\.0\.1|localhost|models\.example\.org|me)\b/.test(headerOf(request, 'host') ?? 'localhost');

@@ -1,6 +1,6 @@
 /**
- * Short runs of many kinds of agents (coding, review, questions, customers, browsing, operations, data entry), written
- * from each monitor's meaning and not from its rules: what must be reported, and what must not.
+ * Short runs of many kinds of agents (coding, review, questions, customers, browsing, operations, data entry): which
+ * monitors must fire and which must not. The runs were written from the purpose of each monitor, not from its rules.
  */
 import { describe, expect, it } from 'vitest';
 import type { MonitorStep } from '../../../src/domain/monitors/masked-step.ts';
@@ -514,7 +514,7 @@ const TOLD: Record<MonitorName, Case[]> = {
 };
 
 const LEFT_ALONE: Case[] = [
-  // Nearly the same words, but real work.
+  // Runs that do real work in nearly the same words.
   {
     name: 'people looked up one by one, some of whom are not there',
     task: 'Find the mail address of each member of the board',

@@ -1,4 +1,4 @@
-/** Rules for every run: streaks and interventions, scores, bounds, and that no content of a step breaks a run. */
+/** Rules for every run: streaks and interventions, scores, bounds, and steps with any content. */
 import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import { Packr } from 'msgpackr';
@@ -42,7 +42,7 @@ describe('a streak', () => {
     ]);
   });
 
-  it('ends when the agent changes course; the next one is reported again', () => {
+  it('ends when the agent changes course, and the next streak is reported again', () => {
     const steps = [...repeat(4, () => STUCK), ...repeat(3, other), ...repeat(4, () => STUCK)];
     expect(said(steps)).toEqual([
       [2, 'nudge'],
@@ -50,7 +50,7 @@ describe('a streak', () => {
     ]);
   });
 
-  it('ignores earlier repeats once the agent has changed course', () => {
+  it('does not count repeats from before a change of course', () => {
     const steps = [
       ...repeat(4, () => STUCK),
       ...repeat(2, other),
@@ -61,7 +61,7 @@ describe('a streak', () => {
     expect(firesAt(judgeRun(steps), 'infinite_loop')).toEqual([2, 3]);
   });
 
-  it('is not ended by one step between', () => {
+  it('is not ended by a single different step', () => {
     const steps = [...repeat(4, () => STUCK), other(1), ...repeat(3, () => STUCK)];
     expect(said(steps)).toEqual([
       [2, 'nudge'],
@@ -147,7 +147,7 @@ describe('an intervention', () => {
 });
 
 describe('profiles', () => {
-  it('give the highest weight to what the documents name', () => {
+  it('give the highest weight to the monitors that the documents name', () => {
     const heaviest = (name: string): MonitorName[] => {
       const { weights } = findBuiltInProfile(name)!;
       const most = Math.max(...Object.values(weights));
@@ -196,7 +196,7 @@ describe('profiles', () => {
   });
 });
 
-/** Texts that break careless code, among ordinary ones. */
+/** Ordinary texts, and texts that break careless code. */
 const text = fc.oneof(
   fc.string({ unit: 'binary', maxLength: 300 }),
   fc.constantFrom(
@@ -276,7 +276,7 @@ describe('the monitors on any steps', () => {
           const before = live.memory.slice();
           const first = advanceMonitors(live, digest, CODING);
           expect(live.memory).toEqual(before);
-          // As read from a journal or a snapshot, at an odd offset of another buffer.
+          // As after reading a journal or a snapshot, the arrays begin at an odd offset of another buffer.
           const stored = packr.unpack(packr.pack({ pad: 1, digest, replayed }));
           const second = advanceMonitors(stored.replayed, stored.digest, CODING);
           expect(second.outcome).toEqual(first.outcome);

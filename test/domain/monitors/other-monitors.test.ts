@@ -194,7 +194,7 @@ describe('silent_topic_drift', () => {
     expect(firesAt(judgeRun(steps, TASK), 'silent_topic_drift')).toEqual([6, 7]);
     const text = judgeRun(steps, TASK)[6]!.intervention!.text;
     expect(text).toContain('The last 7 steps have not begun the task');
-    // An agent that reaches the task late was preparing for it.
+    // An agent that begins the task late has prepared for it, so the monitor does not fire.
     const late = [...steps.slice(0, 5), look('Seattle Aquarium ticket prices'), ...steps.slice(5)];
     expect(firesAt(judgeRun(late, TASK), 'silent_topic_drift')).toEqual([]);
     // Work without a word of the task is not a search, and going through a list counts as one search.

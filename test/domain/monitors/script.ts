@@ -1,4 +1,4 @@
-/** A run written as a list of steps, and the monitors' results for each. For the tests of this folder. */
+/** Scripted runs as lists of steps, and the monitors' results for each step. For the tests of this folder. */
 import { digestStep } from '../../../src/domain/monitors/digest.ts';
 import { type MonitorStep, maskStep } from '../../../src/domain/monitors/masked-step.ts';
 import { advanceMonitors, initialMonitors, type StepOutcome } from '../../../src/domain/monitors/monitors.ts';
@@ -38,7 +38,7 @@ export function firesAt(outcomes: readonly StepOutcome[], monitor: MonitorName):
   return outcomes.flatMap((outcome, index) => (outcome.fired.includes(monitor) ? [index] : []));
 }
 
-/** Every monitor that fired anywhere. */
+/** All monitors that fired at some step. */
 export function firedIn(outcomes: readonly StepOutcome[]): MonitorName[] {
   return [...new Set(outcomes.flatMap((outcome) => outcome.fired))];
 }

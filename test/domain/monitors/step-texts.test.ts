@@ -9,7 +9,7 @@ import { drawsOf } from '../../long-parts.ts';
 
 const addon = loadTextAddon();
 
-/** Words that a monitor knows, ends that are cut, scripts without spaces, text that is trimmed, text that changes. */
+/** Parts of texts: words that monitors know, endings that are removed, scripts without spaces, and trimmed text. */
 const PIECES = [
   ...['the', 'Not', 'again', 'running', 'tested', 'boxes', 'class', 'processing12', 'ING', 'seeing', 'aing'],
   ...[

@@ -1,4 +1,6 @@
-/** The parts that read texts: quotes, words, repeated sentences. Also their cost on texts that are made to be slow. */
+/**
+ * The functions that read texts: hashes, quotes, words, repeated sentences, and their cost for texts made to be slow.
+ */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { hashLoosely, hashOutcome } from '../../../src/domain/monitors/canonical.ts';
@@ -66,14 +68,14 @@ describe('a quote', () => {
     );
   });
 
-  it('of ASCII is the same beside other characters', () => {
+  it('of ASCII text is the same if other characters occur beside it', () => {
     const ascii = fc.string({
       unit: fc.constantFrom(' ', '\n', '\u0000', '"', 'a', 'b', '.'),
       maxLength: 60,
     });
     fc.assert(
       fc.property(ascii, fc.integer({ min: 4, max: 50 }), (text, characters) => {
-        // A letter beyond ASCII takes the general path.
+        // A letter beyond ASCII makes the function use its general path.
         expect(cleanQuote(`e ${text}`, characters)).toBe(
           cleanQuote(`é ${text}`, characters).replace('é', 'e'),
         );
@@ -97,7 +99,7 @@ describe('words', () => {
     expect(stems('\ud800 \u0000 😀 ---')).toEqual([]);
   });
 
-  it('are the same in a list as one by one, text after text', () => {
+  it('are the same for a list of texts as for its texts one by one', () => {
     const list = new WordList();
     const piece = fc.oneof(
       fc.constantFrom(
@@ -145,7 +147,7 @@ describe('words', () => {
     );
   });
 
-  it('of a set are kept once, ascending, the smallest of them, until `begin`', () => {
+  it('are kept in a set once and in ascending order, the smallest ones only, until `begin`', () => {
     const set = new WordSet(40);
     fc.assert(
       fc.property(fc.array(fc.integer({ min: 1, max: 0xffff }), { maxLength: 300 }), (hashes) => {

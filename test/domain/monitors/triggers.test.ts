@@ -19,7 +19,7 @@ const PATTERNS: Readonly<Record<TriggerName, RegExp>> = {
   placeholder: lexicon.PLACEHOLDER,
 };
 
-/** The content of a group that is the whole pattern. */
+/** @returns the content of the group if the whole pattern is one group */
 function unwrap(source: string): string {
   const inner = /^\\b\(\?:([\s\S]*)\)\\b$/.exec(source)?.[1];
   if (inner === undefined) return source;
@@ -31,7 +31,7 @@ function unwrap(source: string): string {
   return inner;
 }
 
-/** The alternatives of the outermost group, so that texts are made for each of them. */
+/** @returns the outermost alternatives of a pattern, so that texts are made for each of them */
 function splitAlternatives(source: string): string[] {
   const parts: string[] = [''];
   let depth = 0;
@@ -53,7 +53,7 @@ function splitAlternatives(source: string): string[] {
   return parts;
 }
 
-/** Boundaries and anchors describe the surroundings; the pattern's own text remains. */
+/** Removes boundaries and anchors, which match no characters. */
 function withoutAssertions(source: string): string {
   return source
     .replaceAll('\\b', '')
@@ -62,7 +62,7 @@ function withoutAssertions(source: string): string {
 }
 
 describe.each(Object.keys(PATTERNS) as TriggerName[])('%s', (name) => {
-  it('matches only where one of its triggers occurs', () => {
+  it('matches only if one of its triggers occurs in the match', () => {
     const words = TRIGGER_WORDS[name];
     let matched = 0;
     const { source, flags } = PATTERNS[name];
@@ -73,7 +73,7 @@ describe.each(Object.keys(PATTERNS) as TriggerName[])('%s', (name) => {
           fc.stringMatching(new RegExp(`^(?:${withoutAssertions(alternative)})$`)),
           fc.boolean(),
           (made, isUpper) => {
-            // Text before the match does not matter.
+            // Only the match counts, because a trigger before it would prove nothing.
             const text = pattern.exec(isUpper && flags.includes('i') ? made.toUpperCase() : made)?.[0];
             if (text === undefined) return;
             matched++;
@@ -91,7 +91,7 @@ describe.each(Object.keys(PATTERNS) as TriggerName[])('%s', (name) => {
   });
 });
 
-it('a word that could not be found is refused', () => {
+it('a trigger that the search could not find is refused', () => {
   const words = (word: string) => ({ ...TRIGGER_WORDS, failing: [word] });
   for (const word of ['', 'ab', 'Fail', 'line\nend', 'naïve', 'longer than twenty characters'])
     expect(() => packTriggers(words(word)), word).toThrow(RangeError);

@@ -28,7 +28,7 @@ describe('numbers that a double cannot hold', () => {
     expect(firesAt(judgeRun(repeat(5, () => archive(7))), 'infinite_loop')).toContain(4);
   });
 
-  it('make the same call in another spelling', () => {
+  it('are the same in another spelling', () => {
     const spellings = ['20', '20.0', '2e1', '2E+1', '200e-1'];
     const steps = spellings.map((number) => ({
       action: 'get_page',
@@ -82,17 +82,17 @@ describe('for unknown values,', () => {
     if (action !== 'message_user') expect(firedIn(outcomes)).toEqual([]);
   });
 
-  it('unknown failures are not one failure', () => {
+  it('failures with unknown results do not count as the same failure', () => {
     const fail = { action: 'Bash', action_input: null, observation: null, is_error: true };
     expect(firedIn(judgeRun(repeat(8, () => fail)))).toEqual([]);
   });
 
-  it('a reported failure is one failure, with or without its input', () => {
+  it('failures with the same result count as the same failure, even if their input is unknown', () => {
     const fail = { action: 'Bash', action_input: null, observation: 'boom', is_error: true };
     expect(firesAt(judgeRun(repeat(8, () => fail)), 'semantic_loop')).toContain(4);
   });
 
-  it('an empty result is a result: the same call is a loop', () => {
+  it('an empty result is known, so the repeated call is a loop', () => {
     const outcomes = judgeRun(
       repeat(4, () => ({ action: 'list', action_input: '{"of":"a"}', observation: '' })),
     );
@@ -100,14 +100,14 @@ describe('for unknown values,', () => {
     expect(outcomes.map(({ intervention }) => intervention?.text).join()).toContain('The result was empty.');
   });
 
-  it('an unknown call between equal calls may have changed what they depend on', () => {
+  it('equal calls with an unknown call between them are no loop, because it may have changed their results', () => {
     const known = { action: 'list', action_input: '{"of":"a"}', observation: 'none' };
     const unknown = { action: 'Bash', action_input: null, observation: null };
     const outcomes = judgeRun(repeat(12, (at) => (at % 2 === 0 ? known : unknown)));
     expect(firesAt(outcomes, 'infinite_loop')).toEqual([]);
   });
 
-  it('unknown commands may have checked what was changed', () => {
+  it('an unknown command counts as a possible check of a change', () => {
     const edit = {
       action: 'edit_file',
       action_input: '{"path":"a.ts","text":"let a = 1"}',

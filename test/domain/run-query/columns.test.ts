@@ -1,4 +1,4 @@
-/** Columns of names, beside the runs themselves: many different names, and names that change often. */
+/** Columns that store the names of runs: with many different names, and with names that change often. */
 import { expect, it } from 'vitest';
 import { RunColumns } from '../../../src/domain/run-query/columns.ts';
 import { compileRunQuery, type RunReader } from '../../../src/domain/run-query/match.ts';
@@ -50,7 +50,7 @@ it('a column copies the names of each run if they are all different', () => {
   expect(reader.lowerNames!('agent')!(5)).toEqual(['bot-77', 'other', 'line\nbreak']);
 });
 
-it('a column stores names once while few of them are in use, however many there were', () => {
+it('a column stores each name once while few names are in use, however many were used before', () => {
   const runs = Array.from({ length: 100 }, (_, at): Run => ({ agent: [`Bot-${at}`] }));
   const columns = makeColumns(runs);
   for (let turn = 0; turn < 200; turn++) {
@@ -65,7 +65,7 @@ it('a column stores names once while few of them are in use, however many there 
   expectSameAnswers(columns, runs);
 });
 
-it('columns are read ahead in pieces', () => {
+it('columns are filled in advance, a limited number of runs at a time', () => {
   let read = 0;
   const runs = Array.from({ length: 3_000 }, (_, at): Run => ({ agent: [`Bot-${at % 9}`] }));
   const columns = new RunColumns<Run>(

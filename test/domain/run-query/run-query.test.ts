@@ -24,7 +24,7 @@ const pointedAt = (text: string): string => {
   return text.slice(from, to);
 };
 
-/** Each query as it is printed; a pair if it was written differently. */
+/** Queries in their printed form. A pair is a query and the form in which it is printed. */
 const QUERIES: (string | [written: string, printed: string])[] = [
   '',
   'status:failed tool:run_tests cost:>0.5 model:opus since:7d sort:cost',
@@ -70,7 +70,7 @@ describe('a query', () => {
       const read = parseRunQuery(written);
       expect(printRunQuery(read), written).toBe(printed);
       expect(parseRunQuery(printed), written).toEqual(read);
-      // After a way through JSON to another process.
+      // A query that another process received as JSON is printed in the same way.
       expect(printRunQuery(JSON.parse(JSON.stringify(read))), written).toBe(printed);
     }
   });
@@ -80,7 +80,7 @@ describe('a query', () => {
       expect(parseRunQuery(text).terms, text).toMatchObject([{ kind: 'name', field: 'text' }]);
   });
 
-  it('is limited', () => {
+  it('has a limited number of characters, words and values', () => {
     expect(fail('x'.repeat(2_001)).message).toContain('2000 characters');
     expect(fail('x '.repeat(65)).message).toContain('64 words');
     expect(fail(`model:${'x,'.repeat(65)}x`).message).toContain('64 values');
@@ -178,7 +178,7 @@ describe('completion', () => {
     expect(complete('so')).toEqual(['sort:']);
   });
 
-  it('lists values of a field, first those that begin alike', () => {
+  it('lists values of a field, first those that begin with the typed text', () => {
     expect(complete('status:')).toEqual(['failed', 'error', 'running', 'ok', 'unknown']);
     expect(complete('status:ok,fa')).toEqual(['failed']);
     expect(complete('model:op')).toEqual(['opus', 'claude-opus']);
@@ -189,7 +189,7 @@ describe('completion', () => {
     expect(complete('"mo')).toEqual([]);
   });
 
-  it('says what is replaced', () => {
+  it('says which part of the query it replaces', () => {
     const { from, to, items } = completeRunQuery('-status:fa cost:>1', 10);
     expect({ from, to, items: items.map(({ text }) => text) }).toEqual({
       from: 8,
