@@ -31,7 +31,7 @@ function makeBody(number: number, words: number): Buffer {
   return Buffer.from(new Uint32Array(words).fill(number).buffer);
 }
 
-/** Whether all bytes are a beginning of the body with that number. */
+/** Whether the bytes are the beginning of the body with this number. */
 function isOf(number: number, bytes: Uint8Array): boolean {
   return makeBody(number, Math.ceil(bytes.length / 4))
     .subarray(0, bytes.length)
@@ -42,7 +42,7 @@ async function waitTurns(count: number): Promise<void> {
   for (let i = 0; i < count; i++) await nextTick();
 }
 
-/** Lets the system accept nothing of what is written to a port until some turns of the loop have passed. */
+/** Makes the system accept writes to a port only after some turns of the event loop. */
 function delayWrites(port: number, prng: Prng): void {
   const write = Socket.prototype.write;
   vi.spyOn(Socket.prototype, 'write').mockImplementation(function (this: Socket, ...args: unknown[]) {
@@ -54,7 +54,7 @@ function delayWrites(port: number, prng: Prng): void {
   });
 }
 
-/** A queue whose batches are read as the writer reads them, and given back. */
+/** A queue whose batches are read and released as the writer does it. */
 function startCapture(
   take: (exchange: CapturedExchange) => void,
   queueBytesMax: number = DEFAULTS.GW_MAX_QUEUE_BYTES,
@@ -206,7 +206,7 @@ it.each(ROOMS)('no client receives bytes of another client, with %s', async (_na
   expect([in_flight, queue_bytes]).toEqual([0, 0]);
 });
 
-it('a request answered before it was complete no longer takes memory', async () => {
+it('a request that was answered before it was complete takes no memory', async () => {
   const upstream = await startRawUpstream({
     onHead: async (connection, { start_line, raw }) => {
       // Waits until everything that was sent has passed the gateway.

@@ -1,4 +1,6 @@
-/** A service whose sealed captures go to a bucket: it reads them from there, and says so when the bucket cannot be reached. */
+/**
+ * A service whose sealed captures are in a bucket: it reads them there, and reports a bucket that cannot be reached.
+ */
 import { readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
@@ -15,7 +17,7 @@ interface BucketStats {
   failure: string | null;
 }
 
-it('the gateway reads bodies from the bucket; without it, it lists and forwards all the same', async () => {
+it('the gateway reads bodies from the bucket, and still lists and forwards if the bucket cannot be reached', async () => {
   const s3 = await openS3();
   const folder = makeFolder();
   const service = new WholeService(folder, {

@@ -31,7 +31,7 @@ afterAll(() => upstream.close());
 
 type Pair = [name: string, value: string];
 
-/** One exchange of the test: its request, its answer, and its end. */
+/** An exchange of the test: its request, its answer, and how it ends. */
 interface Scene {
   name: string;
   method?: string;
@@ -231,7 +231,7 @@ const CARRIERS: Record<string, (canaries: Canaries) => { secret: string; headers
     },
   };
 
-/** Shapes of keys that providers of models give out; such a key is masked wherever it stands in a text. */
+/** The shapes of model providers' keys. These keys are masked at any place of a text. */
 const KEYS: Record<string, string> = {
   anthropic: 'sk-ant-api03-#-#_#AA',
   openai: 'sk-proj-#_#-#',
@@ -241,7 +241,7 @@ const KEYS: Record<string, string> = {
   jwt: 'eyJhbGciOi#.eyJzdWIi#.#',
 };
 
-/** Those of other services: some begin like other words, and are masked only where a token begins. */
+/** The shapes of other services' keys. Some begin like ordinary words, and are masked only where a token begins. */
 const SERVICE_KEYS: Record<string, string> = {
   vault: 'hvs.###',
   vault_batch: 'hvb.###',
@@ -633,7 +633,7 @@ describe('canaries', () => {
     }
   });
 
-  it('SVC_REDACT=0: bodies stay as they were; credential headers and their echoes are masked all the same', async () => {
+  it('SVC_REDACT=0: bodies are stored unchanged; credential headers and their echoes are still masked', async () => {
     const canaries = new Canaries();
     const scenes: Scene[] = [];
     for (const [name, carry] of Object.entries(CARRIERS)) {
@@ -651,7 +651,7 @@ describe('canaries', () => {
         ]),
       });
     }
-    // These are not secrets of the request itself, so with 0 they are stored unchanged.
+    // These keys are not credentials of the request, so they are stored unchanged with SVC_REDACT=0.
     const keys = new Canaries();
     const exact: { request: Buffer; response: Buffer }[] = [];
     for (const [name, shape] of Object.entries(KEYS)) {

@@ -150,7 +150,7 @@ describe('a file damaged before the start', () => {
   for (const [at, [how, heads, from]] of starts.entries())
     it(`by ${how}${heads}: the start succeeds, and ids continue`, longFrom(at, 1), async () => {
       let goneOn = 0;
-      // Some damage has no effect: then other pages are chosen.
+      // If the damage has no effect, other pages are chosen.
       for (let round = 0; goneOn === 0; round++) {
         folder = makeFolder();
         db = join(folder, 'capture.mdb');
@@ -166,7 +166,7 @@ describe('a file damaged before the start', () => {
         expect((await readStats(started.url)).db.damaged).toBe(aside.length);
         await stopGatewayProcess(started);
         if (aside.length === 0) continue;
-        // The first of them may have got into the file before anybody noticed.
+        // The first exchanges may have been stored in the damaged file before the damage was noticed.
         const found = await readFile(db);
         const expected = tags.map((tag, at) => [ids + 1 + at, tag]);
         expect([...found.entries()]).toEqual(expected.slice(expected.length - found.size));
@@ -230,7 +230,7 @@ describe('a file damaged before the start', () => {
     pid = await findCaptureProcess(started.url, pid);
     await capture(started, 'after', 3);
     await waitForStats(started.url, ({ exchanges }) => exchanges.captured === 3);
-    // The first two ends in a row were blamed on the file, the third on its replacement.
+    // The first file was set aside after two ends in a row, and perhaps its replacement after the third.
     expect(listAside().length).toBeGreaterThanOrEqual(1);
     const stderr = await stopGatewayProcess(started);
     const waits = [...stderr.matchAll(/"restart_in_ms":(\d+)/g)].map(([, ms]) => Number(ms));

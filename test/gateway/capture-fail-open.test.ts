@@ -1,4 +1,4 @@
-/** Traffic never notices a failure of capture, and capture recovers by itself when it can. */
+/** A failure of capture has no effect on traffic, and capture recovers by itself when it can. */
 import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
@@ -122,7 +122,7 @@ describe('without room', () => {
       const answer = await rawRequest(gateway.port, bytes);
       expect(answer.body.equals(Buffer.concat([sent, sent]))).toBe(true);
     }
-    // A client receives a long answer before the gateway has noticed, so the next exchange may end sooner.
+    // The gateway may notice the end of the long answer only after the end of the next exchange.
     await waitForStats(gateway.url, ({ exchanges }) => exchanges.captured === 4);
     await flush(gateway.url);
     const stored = (await readCaptured(db)).sort((a, b) => a.record.request.bytes - b.record.request.bytes);

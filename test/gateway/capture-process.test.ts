@@ -21,7 +21,7 @@ import { type RawUpstream, startRawUpstream } from '../fixtures/raw-upstream.ts'
 import { makeFolder } from '../storage/folder.ts';
 
 const SEED = Number(process.env.SEED ?? 7);
-/** The pause before a restart doubles each time; storms kill more often. */
+/** Few kills, because the pause before a restart doubles each time. Storm tests kill more often. */
 const KILLS = 3;
 /** The number of threads of the services, as in the command line's tests. */
 const SERVER_THREADS = Number(process.env.TEST_SERVER_THREADS ?? '1');

@@ -152,7 +152,7 @@ describe('the capture queue', () => {
     });
   });
 
-  it('is settled only once the retried batch is written as well', async () => {
+  it('is settled only when the retried batch is written as well', async () => {
     const { queue, writer, submit } = makeQueue();
     submit('/a');
     const first = await writer.nth(1);
@@ -239,7 +239,7 @@ describe('an exchange that is not stored', () => {
     expect(queue.counters().failing).toBeNull();
   });
 
-  it('because it was cancelled later is not counted at all, whatever fails meanwhile', async () => {
+  it('because it was cancelled later is in no count, whatever fails meanwhile', async () => {
     const { queue, writer, submit } = makeQueue({ max_queue: 1 });
     submit('/a');
     expect(queue.begin()).toBeNull();
@@ -253,7 +253,7 @@ describe('an exchange that is not stored', () => {
 });
 
 describe('batches at the writer', () => {
-  it('are at most three, not counting large ones', async () => {
+  it('are at most three, except that large batches do not count', async () => {
     const large = 16 << 20;
     const { queue, writer, submit } = makeQueue({ max_queue_bytes: 20 * large, max_capture_bytes: large });
     for (let at = 1; at <= 17; at++) submit(`/${at}`, large);

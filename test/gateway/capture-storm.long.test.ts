@@ -105,7 +105,7 @@ async function answer(connection: UpstreamConnection, head: { start_line: string
   }
 }
 
-/** Whether the gateway certainly counted it as an exchange, certainly did not, or may have. */
+/** Whether the gateway must have counted the request as an exchange, must not have, or may have. */
 type Counted = 'yes' | 'no' | 'maybe';
 
 interface Kind {
@@ -419,7 +419,8 @@ describe(`storm, seed ${SEED}`, () => {
     expect(gateway.crashes).toBe(2);
     await gateway.close();
     const rows = (await readCaptured(join(folder, 'capture.mdb'))).length;
-    // The outcome of a batch that was in transit when the thread died is unknown: it counts as dropped, but may be stored.
+    // The outcome of a batch that was in transit when the thread died is unknown: it counts as dropped, but may be
+    // stored.
     expect(rows).toBeGreaterThanOrEqual(stats.exchanges.captured);
     expect(rows).toBeLessThanOrEqual(stats.exchanges.captured + stats.exchanges.dropped);
   });

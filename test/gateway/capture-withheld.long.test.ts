@@ -1,6 +1,6 @@
 /**
- * Bodies that once stopped or delayed capture, through a gateway and over sockets: each harms only its own exchange at
- * most, and is counted.
+ * Bodies that could stop or delay capture, through a gateway and over sockets: each affects at most its own exchange,
+ * and is counted.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -54,7 +54,7 @@ async function beginUpload(
     const pauseBody = HttpStream.prototype.pauseBody;
     vi.spyOn(HttpStream.prototype, 'pauseBody').mockImplementation(function (this: HttpStream) {
       pauseBody.call(this);
-      // Not while the connection is still being established.
+      // The upload is paused also while the connection is being established, which does not count.
       if (upstream.connections.length > 0) resolve();
     });
   });
@@ -86,7 +86,7 @@ it.each(answers)(
     await upload;
     await client.write(messageBytes('POST /v1/messages HTTP/1.1', [['host', 'gw']], Buffer.from('hello')));
     expect((await client.readAnswer()).body.toString()).toBe('next');
-    // The unneeded rest is not copied.
+    // The rest of the upload is not needed and not copied.
     expect(keep.mock.results.reduce((sum, { value }) => sum + (value as Buffer).length, 0)).toBe(
       'hello'.length,
     );

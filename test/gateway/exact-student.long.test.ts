@@ -22,7 +22,7 @@ const LIVE = 80;
 const STREAMED = 45;
 
 const orderOf = (at: number): string => String(2_512_292_042_121_000_001n + BigInt(14 * at));
-/** Ids of orders: as a double, an id becomes this order's or a neighbour's. */
+/** Ids that as doubles would become those of this order or of another one. */
 const paymentOf = (order: string): string => String(BigInt(order) + 3n);
 const refundOf = (order: string): string =>
   `{"payment_id":${paymentOf(order)},"amount":${Number(order.slice(-4)) % 97}.50}`;
@@ -32,7 +32,7 @@ const resultOf = (order: string): string =>
 /** The answer of an agent's model: a call with its arguments as JSON text, or words. */
 type Said = { name: string; input: string } | { text: string };
 
-/** @param body as it came */
+/** The model's answer to a request. @param body the unparsed body */
 function answer(body: string): Said {
   const order = /order (\d+)/.exec(body)![1]!;
   if (body.includes('refunded')) return { text: 'The refund is made.' };
@@ -50,12 +50,12 @@ const SCHEMAS = {
   },
 };
 
-/** A wire: what its client sends, and what its upstream answers. All JSON texts. */
+/** A wire format: the requests of its client and the answers of its upstream, all as JSON texts. */
 interface Side {
   path: string;
   ask(order: string, turns: readonly { raw: string; said: Said; id: string }[]): string;
   reply(said: Said, id: string): string;
-  /** The words in an answer. */
+  /** Reads the text or the call in an answer. */
   read(body: string): { said: Said; id: string; raw: string };
 }
 
@@ -261,7 +261,7 @@ beforeAll(async () => {
   for (let isReady = false; !isReady; ) isReady = (await relegation()).student === 'exemplar';
 });
 afterAll(async () => {
-  // Ends it, so that nothing more is written into the folder.
+  // The service must end first, so that it writes no more files into the folder.
   child.process.kill('SIGTERM');
   await child.ended;
   upstream.closeAllConnections();
@@ -283,7 +283,7 @@ const NAMES = new Map([
   [objectDeltas, 'deltas'],
 ]);
 
-/** @returns each step's answer, and who gave it */
+/** Runs the agent. @returns the answer to each step, and who gave it */
 async function run(side: Side, at: number): Promise<{ said: Said; by: string }[]> {
   const order = orderOf(at);
   const turns: { raw: string; said: Said; id: string }[] = [];

@@ -1,5 +1,5 @@
 /**
- * A disk that is really full: readers notice nothing, writers get the reason, and everything continues when there is
+ * A disk that is really full: readers are not affected, writers get the reason, and everything continues when there is
  * space.
  */
 import { join } from 'node:path';
@@ -59,7 +59,7 @@ it.skipIf(!canMount)('the whole service survives a full disk', async () => {
 
   disk.fill();
   await expect.poll(async () => (await note('more'))[0]).toBe(503);
-  // Some pages of the file are free, so it takes a few until one does not fit.
+  // Some pages of the file are free, so several exchanges fit before one does not.
   await expect
     .poll(async () => {
       for (let at = 0; at < 10; at++) await call();
@@ -76,7 +76,7 @@ it.skipIf(!canMount)('the whole service survives a full disk', async () => {
     const gateway = await fetch(`${url}/__gw/ready`);
     expect([gateway.status, await gateway.json()]).toEqual([200, { status: 'ready', capture: 'degraded' }]);
   }
-  // The answers come at once, before the time limit. One connection each, so that each thread is asked.
+  // The answers come at once, before the time limit. Each request has its own connection, so that each thread gets one.
   for (let at = 0; at < 12; at++) {
     for (const path of ['/__gw/flush', '/__gw/rotate']) {
       const { status, body } = await rawRequest(

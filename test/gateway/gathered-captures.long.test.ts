@@ -1,6 +1,7 @@
 /**
- * Two gateways send captures to one bucket, and a service that captures nothing shows them: list, run page, bodies, search,
- * figures, marks, freshness. It follows new files, erasures and the end of a gateway, and reads what it has without the bucket.
+ * Two gateways send captures to one bucket, and a service that captures nothing shows them: list, run page, bodies,
+ * search, figures, marks, freshness. The service follows new files, erasures and the end of a gateway. Without the
+ * bucket it shows what it has already fetched.
  */
 
 import { randomBytes } from 'node:crypto';
@@ -78,7 +79,7 @@ const list = async (service: { api: string }, q = ''): Promise<Listed> =>
 
 const idsOf = ({ runs }: Listed): string[] => runs.map(({ run_id }) => run_id).sort();
 
-/** Sends what is captured, and waits until all of it is in the bucket. */
+/** Seals the captures of a gateway, and waits until they are in the bucket. */
 async function send(service: WholeService, files: number): Promise<void> {
   for (const path of ['/__gw/flush', '/__gw/rotate'])
     expect((await fetch(service.gateway + path, { method: 'POST' })).status).toBe(200);
@@ -119,7 +120,7 @@ it('one service shows the captures of two gateways, and follows them', async () 
   const first = await list(api);
   expect(first.runs.find(({ run_id }) => run_id === 'shared')).toMatchObject({ exchanges: 2 });
   expect(first.gathered).toMatchObject({ failure: null, gateways: [{ exchanges: 2 }, { exchanges: 2 }] });
-  // Packs are fetched for runs that were shown.
+  // The bodies of runs that were listed are fetched afterwards.
   await expect
     .poll(async () => (await list(api)).runs.map(({ task }) => task).sort(), { timeout: PATIENCE_MS })
     .toEqual(['the okapi of two', 'the shared quagga begins', 'the zebra of one']);
@@ -162,7 +163,7 @@ it('one service shows the captures of two gateways, and follows them', async () 
   const known = (
     JSON.parse((await get(api, '/capture/runs/of-two')).text) as { turns: { exchange_id: number }[] }
   ).turns;
-  // In its own process: reading waits for the bucket, which this process serves.
+  // As a separate process, because reading blocks until the bucket answers, which this process serves.
   const erased = await new CliChild(['erase', '--run', 'of-one'], { env: boxes.envOf(gateway1) }).ended;
   expect(erased.code, erased.stderr).toBe(0);
   await expect.poll(async () => idsOf(await list(api)), { timeout: PATIENCE_MS }).not.toContain('of-one');
@@ -181,7 +182,7 @@ it('one service shows the captures of two gateways, and follows them', async () 
     stderr: expect.stringContaining('on the gateway that captured them'),
   });
 
-  // Nothing here or there is readable without the key.
+  // No file of the service and no object of the bucket is readable without the key.
   for (const name of readdirSync(folder, { recursive: true, withFileTypes: true }))
     if (name.isFile() && !name.name.endsWith('-lock'))
       expect(readFileSync(join(name.parentPath, name.name)).includes('quagga'), name.name).toBe(false);

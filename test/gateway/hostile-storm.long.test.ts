@@ -150,7 +150,7 @@ async function sendOddFraming(port: number, prng: Prng): Promise<void> {
   }
 }
 
-/** Resident memory in MB, without the memory that the processes share: that is the queue, and would count twice. */
+/** Resident memory in MB, without the memory that the processes share, which is the queue and would count twice. */
 function readMemory(pid: number): number {
   const found = /^RssAnon:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1'));
   return found === null ? 0 : Number(found[1]) / 1_024;
@@ -160,7 +160,7 @@ function median(numbers: readonly number[]): number {
   return numbers.toSorted((a, b) => a - b)[Math.floor(numbers.length / 2)] ?? 0;
 }
 
-/** Medians of the first, the second and the last third, in whole MB. */
+/** Medians of the first, the second and the last third of the samples, in whole MB. */
 function listMedians(samples: readonly number[]): [early: number, middle: number, late: number] {
   const third = Math.floor(samples.length / 3);
   const at = (from: number, to?: number) => Math.round(median(samples.slice(from, to)));
@@ -281,7 +281,7 @@ it.skipIf(process.platform !== 'linux')(
       });
 
     const gatewayMemory: number[] = [];
-    /** By process: each starts at 0. */
+    /** Samples by process, because each process begins without memory. */
     const captureMemory = new Map<number, number[]>();
     const watch = async (): Promise<void> => {
       while (!isOver) {
@@ -296,7 +296,7 @@ it.skipIf(process.platform !== 'linux')(
               const now = readMemory(capturePid);
               captureMemory.set(capturePid, [...(captureMemory.get(capturePid) ?? []), now]);
             } catch {
-              // It has just been killed.
+              // The capture process has just been killed.
             }
         }
         await delay(1_000);
@@ -364,7 +364,7 @@ it.skipIf(process.platform !== 'linux')(
     expect(last_id).toBeGreaterThanOrEqual(captured);
     expect(missing).toBeLessThanOrEqual(dropped + unreadable);
     expect(answered.size).toBeGreaterThan(ordinary * 0.9);
-    // A virtual machine may be paused as a whole, which no clock here distinguishes from a slow gateway. One probe may meet that.
+    // One slow probe is permitted, because a pause of the whole virtual machine looks like a slow gateway.
     const slow = waits.slowest.filter(
       ({ took_ms, coreless_ms, upstream_ms, lag_ms }) =>
         took_ms - coreless_ms - Math.max(upstream_ms, lag_ms) > WAIT_MS,

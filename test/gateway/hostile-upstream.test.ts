@@ -1,6 +1,6 @@
 /**
- * Upstreams that break HTTP/1.1, by mistake or on purpose: the client gets a failure, never another client's bytes, and the
- * next request goes over another connection. Raw sockets on both sides; test thread, gateway included.
+ * Upstreams that break HTTP/1.1, by mistake or on purpose: the client gets a failure, never another client's bytes, and
+ * the next request goes over another connection. Raw sockets on both sides. Test thread, gateway included.
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { UPSTREAM_HEAD_BYTES } from '../../src/limits.ts';
@@ -110,7 +110,7 @@ describe('an upstream that breaks the protocol', () => {
     client.socket.destroy();
   });
 
-  it('passes on what came before a malformed chunk, also from the same packet', async () => {
+  it('has the bytes before a malformed chunk forwarded, even those in the same packet', async () => {
     void answerOnce(`${HEAD}transfer-encoding: chunked\r\n\r\n4\r\npart\r\nzz\r\n${SMUGGLED}`);
     const client = await openRawClient(gateway.port);
     await client.write(get('/hostile'));
@@ -145,7 +145,7 @@ describe('an upstream that breaks the protocol', () => {
     expect(upstream.requests.at(-1)!.connection).not.toBe(connection.index);
   });
 
-  it('has just ended its connection: the next request goes over another one', async () => {
+  it('does not get the next request on a connection that it has just ended', async () => {
     await rawRequest(gateway.port, get('/warm'));
     const connection = upstream.connections[upstream.requests.at(-1)!.connection]!;
     connection.halfClose();
@@ -165,7 +165,7 @@ describe('an upstream that breaks the protocol', () => {
     expect(answer.complete).toBe(true);
   });
 
-  it('sends a head without an end: it is given up when its client leaves', async () => {
+  it('loses its connection if it sends a head without an end and the client leaves', async () => {
     upstream.script.onRequest = (connection) => connection.write(`${HEAD}x: slow`);
     const client = await openRawClient(gateway.port);
     await client.write(get('/slow'));
@@ -211,7 +211,7 @@ describe('an upstream that goes away', () => {
       await client.write(get('/'));
       if (bytes.includes('103')) await client.waitForMatch(/103/);
       await upstream.waitForRequests(1);
-      // The bytes before the reset must be read first; the next request's answer shows that they were.
+      // The answer to another request shows that the gateway has read the bytes before the reset.
       expect((await rawRequest(gateway.port, get('/between'))).status).toBe(200);
       gone.resolve();
       expect((await client.readAnswer()).status).toBe(bytes === '' ? 200 : 502);
@@ -221,9 +221,9 @@ describe('an upstream that goes away', () => {
     },
   );
 
-  it('with a reset right behind an answer without framing: the answer never ends cleanly', async () => {
+  it('with a reset directly after an answer without framing does not complete that answer', async () => {
     upstream.script.onRequest = (connection) => {
-      // In one turn, so that bytes and reset arrive together.
+      // Both in one turn of the loop, so that the bytes and the reset arrive together.
       void connection.write('HTTP/1.1 200 OK\r\n\r\npart');
       connection.reset();
     };
@@ -236,7 +236,7 @@ describe('an upstream that goes away', () => {
     }
   });
 
-  it('by ending its half behind a whole answer: the answer counts, the connection is not used again', async () => {
+  it('by ending its half after a complete answer loses only the connection', async () => {
     upstream.script.onRequest = async (connection) => {
       await connection.write(OK);
       connection.halfClose();
@@ -245,7 +245,7 @@ describe('an upstream that goes away', () => {
     expect(new Set(upstream.requests.map(({ connection }) => connection)).size).toBe(3);
   });
 
-  it('during an upload: 502, and the rest of the upload is discarded', async () => {
+  it('during an upload causes a 502, and the rest of the upload is discarded', async () => {
     upstream.script.onHead = (connection) => connection.reset();
     const client = await openRawClient(gateway.port);
     await client.write(

@@ -1,6 +1,6 @@
 /**
- * Which credentials the student serves: those that the operator named or that the upstream accepted lately, over real
- * sockets. Also what the memory of credentials contains.
+ * Which credentials the student serves: those that the operator named, and those that the upstream accepted recently.
+ * Over real sockets. Also the content of the memory of credentials.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { createServer, type IncomingMessage, type Server } from 'node:http';
@@ -145,7 +145,7 @@ describe('a step', () => {
   });
 
   it.each([401, 403])(
-    'goes to the upstream again once that has answered the credential with %i',
+    'goes to the upstream again after the upstream has answered its credential with %i',
     async (status) => {
       await served(key(GOOD));
       expect(await served(key(GOOD))).toBe('student');
@@ -174,7 +174,7 @@ describe('a step', () => {
   );
 
   it.each([300, 400, 404, 429, 500, 529])(
-    'does not take a credential for proven after status %i',
+    'does not make its credential known if the upstream answers with %i',
     async (status) => {
       acceptance = status;
       expect((await step([key(GOOD)])).status).toBe(status);
@@ -183,7 +183,7 @@ describe('a step', () => {
     },
   );
 
-  it('does not take a credential for proven after requests that need none', async () => {
+  it('is not served if its credential was only sent with requests that need none', async () => {
     for (const line of ['GET /', 'POST /', 'POST /v1/messages/count_tokens', 'POST /v1/complete']) {
       expect((await step([key('sk-ant-made-up')], [], line)).status, line).toBe(200);
       expect(await served(key('sk-ant-made-up')), line).toBe('upstream');
@@ -198,7 +198,7 @@ describe('a step', () => {
     expect(await served(key(GOOD))).toBe('upstream');
   });
 
-  it('does not take over a sticky run unless the upstream accepts its credential', async () => {
+  it('moves a sticky run to the upstream only if the upstream accepts its credential', async () => {
     const run: Header[] = [['x-svc-run', 'r1']];
     expect((await step([key('sk-ant-made-up')], run)).status).toBe(401);
     expect(serverOf(await step([key(OWN)], run))).toBe('student');

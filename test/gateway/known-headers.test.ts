@@ -1,4 +1,4 @@
-/** Cached headers: a request's own headers count, not those of earlier requests. */
+/** The cache of headers: each request gets its own headers, not those of earlier requests. */
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { type FilteredRequest, filterRequestHeaders } from '../../src/gateway/headers.ts';
@@ -19,7 +19,7 @@ const ask = (pairs: Pairs, framing: 'none' | 'length' = 'none'): Omit<FilteredRe
     framing,
     content_length: 0,
   });
-  // The form, with this request's values in the varying places, equals this request.
+  // The cached form with this request's own values must equal the request's headers.
   const own = pairs.map(([name, value]) => (VARYING.includes(name) ? [name] : [name, value]));
   expect(
     form.headers.flatMap((text, at) =>
@@ -29,7 +29,7 @@ const ask = (pairs: Pairs, framing: 'none' | 'length' = 'none'): Omit<FilteredRe
   return filtered;
 };
 
-/** The same result without the cache. */
+/** The result without the cache. */
 function describe(pairs: Pairs, framing: 'none' | 'length'): Omit<FilteredRequest, 'form'> {
   const nominated = pairs
     .filter(([name]) => name === 'connection')
@@ -47,7 +47,7 @@ function describe(pairs: Pairs, framing: 'none' | 'length'): Omit<FilteredReques
   };
 }
 
-it('a head is the same with the memory, for any order of requests and values of equal length', () => {
+it('a head is the same with and without the cache, for any order of requests and values of equal length', () => {
   const name = fc.constantFrom(
     'x-a',
     'x-b',
@@ -75,7 +75,7 @@ it('a head is the same with the memory, for any order of requests and values of 
   );
 });
 
-it('a credential as long as a remembered one is still the one of the request itself', () => {
+it('a request with a credential as long as a cached one gets its own credential', () => {
   const lines = (key: string) =>
     ask(
       [

@@ -44,7 +44,7 @@ interface Replay {
   source: string;
   index: number;
   method: string;
-  /** Path and query behind the gateway's prefix. */
+  /** Path and query after the gateway's prefix. */
   target: string;
   prefix: string;
   request_headers: [string, string][];
@@ -244,7 +244,7 @@ describe.skipIf(!FILES.every(({ is_there }) => is_there))('recorded traffic (../
       const answer = await client.readAnswer();
       note(replay, compareAnswer(replay, answer));
       if (headerValue(answer, 'connection') !== 'close') return true;
-      // The gateway's server ends an empty chunked body by closing; whatever has a body keeps its connection.
+      // The gateway closes the connection after an empty chunked body, but not after any other body.
       if (replay.response_body.length > 0) note(replay, ['the connection was closed after a body']);
     } catch (error) {
       // A kept connection may end just when it is used again, as every client must expect (RFC 9112, section 9.3.1).

@@ -24,9 +24,9 @@ import {
 } from '../fixtures/relegated-gateway.ts';
 
 let upstream: RawUpstream;
-/** The upstream's words, and its status. */
+/** The text of the upstream's answers. `status`: their status line. */
 let says = '';
-/** The whole body, used instead of an answer with those words. */
+/** The whole body of the upstream's answers. null: an answer with the text above. */
 let saysRaw: string | null = null;
 let status = '200 OK';
 beforeAll(async () => {
@@ -125,7 +125,7 @@ describe('an audited step', () => {
     const until = async (run: string, task: string, seq: number, messages?: object[]) =>
       send(stepBody((messages as never) ?? task), label(run, seq));
     says = 'served: again';
-    // Two in five answers of a young kind are audited, so steps are repeated until one is.
+    // Two in five answers of a new kind are audited, so steps are repeated until an answer is audited.
     let audited: string | null = null;
     for (let at = 0; audited === null; at++) {
       const answer = await until(`run ${at}`, 'serve again', 1);
@@ -194,12 +194,12 @@ describe('an audited step', () => {
 });
 
 describe('an upstream that changes silently', () => {
-  it('is noticed: its kind of answer is suspended, other kinds are still served, a restart changes nothing', {
+  it('gets that kind of answer suspended, also after a restart, while other kinds are still served', {
     tags: 'long',
   }, async () => {
     await start();
     says = 'something else altogether';
-    // Meanwhile the other kind is judged correct: a call never agrees with a text.
+    // The student's text differs from the upstream's in every audit, until its kind is suspended.
     for (let at = 1; (await stats()).suspended.kinds + (await stats()).suspended.agents === 0; at++) {
       await send(stepBody('serve this'));
       await compared(at);

@@ -73,7 +73,7 @@ describe('a process', () => {
     const stats = async () => (await (await fetch(`${url}/__gw/stats`)).json()) as Stats;
     while ((await stats()).relegation.student === null);
     const port = Number(new URL(url!).port);
-    // The system spreads connections over the server threads; with this many, both get some.
+    // The kernel spreads connections over the server threads. With so many, both threads get some.
     const clients = await Promise.all(Array.from({ length: 24 }, () => openRawClient(port)));
     const prng = createPrng(5);
     // A connection that was idle for ten seconds is closed, perhaps just when it is used again. Then the request was
@@ -98,7 +98,7 @@ describe('a process', () => {
       const { content } = JSON.parse(answer.body.toString()) as { content: never[] };
       return { by: serverOf(answer), isOver: run.take(content) };
     };
-    // The run is known on whichever server thread a step arrives.
+    // Every server thread knows the run.
     for (let at = 0; at < 24; at++) {
       const run = new OrderRun(makeOrder(prng, at % 2 === 0 ? 'open' : 'shipped'));
       const label: [string, string][] = at % 3 === 0 ? [] : [['x-svc-run', `run ${at}`]];

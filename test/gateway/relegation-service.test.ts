@@ -77,7 +77,7 @@ async function open(
     folder,
     key: KEY,
     timeout_ms: timeoutMs,
-    // A late answer must not change who serves the run.
+    // If not sticky, a late answer does not move the run to the upstream.
     sticky,
     wires: ['messages', 'chat_completions', 'responses'],
     prices: { 'claude-demo': { input: 3, output: 15 }, cheap: { input: 1, output: 2 } },
@@ -146,7 +146,7 @@ const SETTINGS = {
   metadata: { user_id: CLIENT_CANARY },
 };
 
-/** A step in a run that the student has served so far, because the conversation must have been made here. */
+/** Sends a step of a run that the student has served so far, because its calls must have been made by this gateway. */
 async function send(body: object, more: [string, string][] = []) {
   const result = await rawRequest(gateway.port, stepBytes(body, more));
   return { by: serverOf(result), body: JSON.parse(result.body.toString()) as Record<string, unknown> };
@@ -282,7 +282,7 @@ describe('a service that speaks the Messages API', () => {
       },
     ],
   ];
-  it('is not trusted: if anything is wrong with its answer, the upstream serves', async () => {
+  it('is replaced by the upstream if anything is wrong with its answer', async () => {
     await open('messages');
     for (const [what, reason, act] of wrong) {
       answer = act;
@@ -309,7 +309,9 @@ describe('a service that speaks the Messages API', () => {
     expect(results.map(({ by }) => by)).toEqual(Array.from({ length: 12 }, () => 'student'));
   });
 
-  it('may be too slow; its late answer has no effect', { tags: 'long' }, async () => {
+  it('is replaced by the upstream if it is too slow, and its late answer has no effect', {
+    tags: 'long',
+  }, async () => {
     await open('messages', 300);
     const { promise: isGone, resolve: onGone } = Promise.withResolvers<void>();
     answer = (response) => response.on('close', onGone);
@@ -526,12 +528,12 @@ describe.each(['messages', 'chat_completions'] as const)(
       }
       const { served, fallback, errors } = gateway.counts();
       expect({ served, fallback, errors }).toEqual({ served: 0, fallback: 0, errors: 0 });
-      // The model is not at fault, so it is asked again at once.
+      // The aborted request is no fault of the model, so the next step is sent to the model at once.
       answer = calls('b');
       expect(serverOf(await rawRequest(gateway.port, bytesOf('responses', 'serve it')))).toBe('student');
     });
 
-    it('are not served answers that no agent would accept: arguments without an end, or the key', {
+    it('are not served unacceptable answers: arguments without an end, or texts with the key', {
       tags: 'long',
     }, async () => {
       await open(style, 30_000, false);

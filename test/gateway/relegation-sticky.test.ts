@@ -31,7 +31,7 @@ interface Message {
 }
 
 let upstream: RawUpstream;
-/** The upstream's words, and the form of its answer. */
+/** The content of the upstream's answers. `isGzip`: whether they are compressed. */
 let says: { content: unknown[]; stop_reason: string } = { content: [], stop_reason: 'end_turn' };
 let isGzip = false;
 beforeAll(async () => {
@@ -79,7 +79,7 @@ const say = (text: string) => {
 
 let folder = '';
 let gateway: RelegatedGateway;
-/** The gateway of the tests that leave it unchanged. Each of them uses its own runs. */
+/** The gateway that several tests share, each with its own runs. A test that changes the gateway starts another one. */
 let shared: { gateway: RelegatedGateway; folder: string } | null = null;
 let test = 0;
 const start = async (options: Partial<RelegatedGatewayOptions> = {}) => {
@@ -89,7 +89,7 @@ const start = async (options: Partial<RelegatedGatewayOptions> = {}) => {
     gateway: await startRelegatedGateway({ upstream: upstream.url, folder: made, sticky: true, ...options }),
   };
 };
-/** @param options of a gateway for this test alone; null: use the shared one */
+/** @param options options for a gateway of this test alone; null: use the shared one */
 const open = async (options: Partial<RelegatedGatewayOptions> | null = null) => {
   test++;
   say('upstream');
@@ -108,7 +108,7 @@ afterAll(async () => {
   if (shared !== null) rmSync(shared.folder, { recursive: true, force: true });
 });
 
-/** A conversation with its agent: says something or answers the calls, and takes the answer. */
+/** The agent's side of a conversation: sends a text or the results of calls, and appends the answer. */
 class Talk {
   readonly messages: Message[] = [];
   readonly #run: string | null;
@@ -146,7 +146,7 @@ class Talk {
     const { content } = JSON.parse(text.toString()) as { content: unknown };
     this.messages.push({ role: 'assistant', content });
     if (serverOf(answer) === 'student') return 'student';
-    // In shadow mode, the upstream may be faster than the student.
+    // In shadow mode, the upstream may answer before the student.
     await gateway.until(() => gateway.counts().fallback > before.fallback);
     const after = Object.entries(gateway.counts().fallbacks);
     const grown = after.find(([reason, count]) => {
@@ -192,8 +192,8 @@ describe.each(['a-run', null])('a run (label: %s)', (run) => {
 
   it('stays with the upstream after a student’s answer that came too late', { tags: 'long' }, async () => {
     await open({ timeout_ms: 300 });
-    // On a busy machine, even an answer that is not delayed may be late. That is a take-over, too, and another run
-    // begins.
+    // On a busy machine, even an answer that is not delayed may be late. The run then stays with the upstream, and the
+    // test begins another run.
     let talk = new Talk(run);
     for (let at = 1; (await talk.step('call here')) !== 'student'; at++)
       talk = new Talk(run === null ? null : `${run} ${at}`);
@@ -220,14 +220,14 @@ describe.each(['a-run', null])('a run (label: %s)', (run) => {
     expect(await talk.step('serve the end')).toBe('student');
   });
 
-  it('goes to the upstream after a step that the student could not see', async () => {
+  it('goes to the upstream after a step that the student could not read', async () => {
     await open();
     const talk = new Talk(run);
     expect(await talk.step('call here')).toBe('student');
     const body = Buffer.from(JSON.stringify(stepBody(talk.messages)));
     const headers: [string, string][] = run === null ? [] : [['x-svc-run', `${run} ${test}`]];
     await rawRequest(gateway.port, stepBytes(gzipSync(body), [...headers, ['Content-Encoding', 'gzip']]));
-    // Without a label, nothing shows that it was the same run; the conversation itself continued with the student.
+    // Without a label, the unread step cannot be assigned to the run, so the conversation continues with the student.
     expect(await talk.step('serve this')).toBe(run === null ? 'student' : 'taken_over');
   });
 
@@ -460,13 +460,13 @@ describe('a new student in the directory', () => {
   });
 });
 
-/** Places a manifest in one step, because it is read all the time, and a half-written one would count as another. */
+/** Replaces the manifest by renaming, because the gateway reads it at any time and must not see half a file. */
 function spoil(manifest: string): void {
   writeFileSync(join(folder, 'spoilt.json'), manifest);
   renameSync(join(folder, 'spoilt.json'), join(gateway.directory, 'manifest.json'));
 }
 
-/** Like a process that finds a damaged manifest. */
+/** Publishes a student after removing the manifest, as a process does that finds a damaged one. */
 async function publishAgain(): Promise<void> {
   rmSync(join(gateway.directory, 'manifest.json'));
   await publishStudent(gateway.directory, makeDraft(), fitOrderStudent());

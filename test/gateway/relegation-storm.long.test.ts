@@ -52,7 +52,7 @@ interface Tally {
   left: number;
 }
 
-/** A client: sends steps one after the other, and does not wait for some of them. */
+/** A client that sends steps one after the other, and waits only for some of the answers. */
 async function storm(prng: Prng, name: string, tally: Tally): Promise<void> {
   for (let at = 0; at < STEPS; at++) {
     const client = await openRawClient(gateway.port);
@@ -101,7 +101,8 @@ it(`relegation keeps correct counts through a storm (seed ${SEED})`, async () =>
   }
   await storms;
   expect(looks).toBeGreaterThan(0);
-  // A client that left at once may not have been noticed yet. Connections are accepted in order, so the last client is noticed last.
+  // A client that left at once may not have been noticed yet. Connections are accepted in order, so the last client is
+  // noticed last.
   const last = await rawRequest(gateway.port, stepBytes(stepBody('decline')));
   tally[serverOf(last)]++;
   const { exchanges, relegation } = await waitForStats(

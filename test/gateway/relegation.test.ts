@@ -54,7 +54,7 @@ beforeEach(async () => {
 
 const send = (bytes: Parameters<typeof rawRequest>[1]) => rawRequest(gateway.port, bytes);
 
-/** What the counters gained meanwhile. */
+/** Does something. @returns its result, and how much the counters have grown meanwhile */
 async function gain<T>(act: () => Promise<T>) {
   const before = gateway.counts();
   const result = await act();
@@ -319,7 +319,7 @@ describe('a request that the student does not serve', () => {
     }
   });
 
-  it('survives the end of the student’s thread during its step; the next one is served', {
+  it('is forwarded if the student’s thread ends during the step; the next step is served', {
     tags: 'long',
   }, async () => {
     const { result, reasons, errors } = await gain(() =>
@@ -343,7 +343,7 @@ describe('a request that the student does not serve', () => {
       const more = await Promise.all(
         Array.from({ length: 6 }, (_, at) => send(stepBytes(stepBody(`serve more ${at}`)))),
       );
-      // Only these clients have their answers.
+      // These clients have answers although the student has served nothing yet.
       expect(gateway.counts().served).toBe(before.served);
       gateway.letStudentGo('all');
       return { more, first: await Promise.all([held, ...waiting]) };
@@ -362,7 +362,7 @@ describe('a student that hangs', () => {
     const step = (task: string) => rawRequest(hanging.port, stepBytes(stepBody(task)));
     expect((await step('hang')).body.equals(UPSTREAM_ANSWER)).toBe(true);
     expect(hanging.counts()).toMatchObject({ served: 0, fallbacks: { crashed: 1 } });
-    // With so short a timeout, the next student may also be replaced before it has answered.
+    // The timeout is so short that the next student may be replaced as well before it answers.
     let answer = await step('serve again');
     while (serverOf(answer) !== 'student') answer = await step('serve again');
     expect(JSON.parse(answer.body.toString())).toMatchObject({ content: [{ text: 'served: again' }] });
@@ -392,7 +392,7 @@ describe('a client that leaves', () => {
       aborted: before.exchanges.aborted + 1,
     });
     expect(gateway.counts()).toEqual(counts);
-    // Arrives after the student's answer to the client that left.
+    // The next step arrives after the student's answer to the client that left.
     const { result, served, fallback } = await gain(() => {
       gateway.letStudentGo('the left');
       return send(stepBytes(stepBody('serve the next')));

@@ -53,7 +53,7 @@ const read = async () => {
     captured: captured.map(({ record }) => record.run_id),
   };
 };
-/** The time when both have checked all data. */
+/** Resolves when both deletion passes have checked all data. */
 const passed = () =>
   expect
     .poll(() => send('GET', '/metrics'), { timeout: 60_000 })
@@ -97,7 +97,7 @@ it('retention asks before it deletes more than a day after the clock jumped', as
   expect(await command()).toContain('WAITS');
   expect(await service.stop()).toBe(0);
 
-  // A start changes nothing.
+  // Another start changes nothing.
   await service.start();
   await passed();
   expect(await read()).toEqual(kept);

@@ -19,7 +19,7 @@ const db = join(folder, 'capture.mdb');
 const ROUTE_KEY = 'an-operators-key-0123456789';
 const RUNS = 40;
 
-/** An upstream that says who settled each basket. A locked upstream refuses every key. */
+/** The name of the upstream that refuses every key; '' for none. */
 let locked = '';
 const settledBy =
   (name: string): Script =>
@@ -112,7 +112,7 @@ async function run(
   }
 }
 
-it('the student serves agents of each route according to what that route has proved', async () => {
+it('the student serves the agents of each route by the golden runs of that route', async () => {
   for (const name of ['blue', 'green'] as const) {
     expect(report).toContain(`(at vllm /${name})`);
     // No golden step contains the code that the second step needs.
@@ -122,7 +122,7 @@ it('the student serves agents of each route according to what that route has pro
   }
 });
 
-it('the student serves no agent of another route or of another path by that proof', async () => {
+it('the student does not serve agents of other routes or other paths by these golden runs', async () => {
   const before = await relegation();
   const { by, last } = await run('', 1_001);
   expect(by).toEqual(['upstream', 'upstream', 'upstream']);
@@ -138,7 +138,7 @@ it('the student serves no agent of another route or of another path by that proo
 
 it('the student checks the client’s credential if it has one, and otherwise the route’s', async () => {
   const body = new BasketRun(1_004).body();
-  // Has an unknown key at the first route; at the second, all clients use the operator's key.
+  // The client's key is unknown to the first route. At the second route, the gateway sends the operator's key.
   expect(await ask('/blue', body, { 'x-api-key': 'a-stranger' })).toMatchObject({ by: 'upstream' });
   expect(await ask('/green', body, { 'x-api-key': 'a-stranger' })).toMatchObject({ by: 'student' });
   expect(await ask('/green', body, {})).toMatchObject({ by: 'student' });

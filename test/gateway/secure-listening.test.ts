@@ -62,7 +62,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-/** Only this client trusts it. */
+/** A `fetch` that trusts the test certificate. */
 const fetchHere = ((url: string, init: object) => fetch(url, { ...init, dispatcher })) as never;
 
 const MESSAGE = { role: 'user', content: 'Begin.' } as const;
@@ -149,10 +149,10 @@ describe('a certificate that changes', () => {
     write(TEST_CERTIFICATE, other.key);
     await poll(STAYS).toHaveLength(2);
     write(TEST_CERTIFICATE, TEST_KEY);
-    // By the last change, all files of the first one are in place.
+    // At the last change, all files of the first certificate are in place again.
     await poll(TAKEN).toHaveLength(2);
     expect(lines(STAYS)).toHaveLength(2);
-    // One thread logs it; the others take the certificate in their turn.
+    // One thread logs the change. The other threads load the certificate a moment later.
     const answer = () => health().then(({ status }) => status, String);
     await expect.poll(answer, { timeout: PATIENCE_MS }).toBe(200);
   });

@@ -44,7 +44,7 @@ beforeAll(async () => {
         request.socket.end();
       } else if (request.url === '/cut') {
         response.writeHead(200, { 'content-length': 10 });
-        // After its bytes, TLS closes properly, but the body is still incomplete.
+        // TLS is closed properly, but within the announced body.
         response.write('hello', () => request.socket.end());
       } else if (request.url === '/echo') response.end(Buffer.concat(chunks));
       else if (request.url === '/frames') {

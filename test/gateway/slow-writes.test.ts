@@ -31,7 +31,7 @@ it.each([
   ['half of the head', (head: number) => head >> 1],
   ['the head', (head: number) => head],
   ['all but a byte', (head: number, body: number) => head + body - 1],
-])('forty requests at once, of which the system takes %s', async (_what, share) => {
+])('forty simultaneous requests arrive complete if the system first accepts %s', async (_what, share) => {
   let held = 0;
   const write = Socket.prototype.write;
   vi.spyOn(Socket.prototype, 'write').mockImplementation(function (this: Socket, ...args: unknown[]) {

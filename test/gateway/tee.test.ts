@@ -10,7 +10,7 @@ import { type ByteBudget, LENT_BYTES_MIN, Tee } from '../../src/gateway/capture/
 const KIB = 1024;
 const BODY_BYTES_MAX = 2 << 20;
 
-/** A memory that records returned cells, each once for each time it was taken. */
+/** A memory that records returned cells, and checks that each is returned once after it was taken. */
 class WatchedMemory extends BodyMemory {
   readonly given: Uint8Array[] = [];
   readonly held = new Set<Uint8Array>();
@@ -106,24 +106,24 @@ it('the tee lends copies that stay unchanged to the end, and keeps the same byte
   );
 });
 
-it('the tee lends nothing of a body that is not contiguous', () => {
+it('the tee does not lend a body that is not contiguous', () => {
   for (const announced of [0, (1 << 20) + 1, BODY_BYTES_MAX + 1]) {
     const { tee, budget } = openTee(announced);
     const before = budget.left;
     expect(tee.lend(fill(200 * KIB, 1))).toBeNull();
     expect([budget.left, tee.request.bytes, tee.request.kept_bytes]).toEqual([before, 0, 0]);
   }
-  // An announcement alone gets no cell, and neither does a small part of the announced body.
+  // The announced length and a small part of the body are not enough to get a cell.
   const { tee } = openTee(512 * KIB);
   expect(tee.lend(fill(10 * KIB, 1))).toBeNull();
   expect(tee.request.cells).toEqual([]);
-  // Longer than the kept part of a body.
+  // A body that is longer than the part that capture keeps.
   const short = new Tee(new Budget(1 << 20), new WatchedMemory(), 100 * KIB);
   short.request.announced_bytes = 100 * KIB + 1;
   expect(short.lend(fill(100 * KIB, 1))).toBeNull();
 });
 
-it('the tee moves what came before the loan, never what it has lent', () => {
+it('the tee moves the bytes that arrived before the loan, and never lent bytes', () => {
   const { memory, tee } = openTee(400 * KIB);
   const first = fill(20 * KIB, 1);
   expect(tee.lend(first)).toBeNull();
@@ -152,12 +152,12 @@ it.each(LOSSES)('the tee keeps what it has lent when there is no room for %s', (
   expect(tee.lost).toBe(true);
   expect(budget.left).toBe(200 * KIB);
   expect(memory.given).toEqual([]);
-  // The next exchange gets other memory.
+  // The next exchange gets another cell.
   const taken = memory.take(300 * KIB);
   expect(taken === cell).toBe(false);
   taken.fill(0);
   expect(copy.every((byte) => byte === 7)).toBe(true);
-  // Even if it is released twice, it is returned once.
+  // The cell is returned once, even if it is released twice.
   tee.release();
   expect(memory.given).toEqual([]);
   tee.close();
@@ -187,7 +187,7 @@ it('the tee keeps a short body where it is, within the same bounds', () => {
   expect(tee.request.cells[0]).toBe(request);
   expect(tee.response.cells[0]).toBe(answer);
   expect([tee.request.bytes, tee.kept_bytes, budget.left]).toEqual([KIB, 2 * KIB, KIB]);
-  // What follows is copied.
+  // Further bytes are copied.
   tee.add(tee.response, fill(100, 3));
   expect(tee.response.cells).toHaveLength(2);
   expect(Buffer.concat(tee.response.copyOut())).toEqual(Buffer.concat([answer, fill(100, 3)]));

@@ -279,7 +279,7 @@ describe('the client receives', () => {
     await client.write(request('/', [], 'HEAD'));
     const answer = await client.readAnswer();
     expect(headerValue(answer, name)).toBe(value);
-    // The connection is intact: the next answer on it is read as such.
+    // The connection is intact, because the next answer on it can be read.
     upstream.script.onRequest = (c) => c.write(OK);
     await client.write(request('/next'));
     expect((await client.readAnswer()).body.toString()).toBe('ok');
@@ -302,7 +302,7 @@ describe('the client receives', () => {
     expect(answer.headers.filter(([n]) => n !== 'Date').map(([n, v]) => [n.toLowerCase(), v])).toEqual(
       wanted,
     );
-    // The connection is in order: the next answer on it is read as such.
+    // The connection is intact, because the next answer on it can be read.
     upstream.script.onRequest = (c) => c.write(OK);
     await client.write(request('/next'));
     expect((await client.readAnswer()).body.toString()).toBe('ok');
@@ -333,7 +333,7 @@ describe('the client receives', () => {
     expect(answer.body.toString()).toBe('ok');
   });
 
-  it('trailers, at the price of the connection', async () => {
+  it('trailers, after which the connection is closed', async () => {
     upstream.script.onRequest = (c) =>
       c.write(
         messageBytes('HTTP/1.1 200 OK', [['trailer', 'x-sum']], Buffer.from('body'), {
@@ -407,7 +407,7 @@ describe('the client receives', () => {
     expect(answer.informational).toHaveLength(1);
     expect(upstream.requests[0]!.body.toString()).toBe('body');
     expect(headerValue(upstream.requests[0]!, 'expect')).toBeNull();
-    // The next request of the connection does not wait.
+    // The next request on the connection gets its answer.
     await client.write(request('/next'));
     expect((await client.readAnswer()).body.toString()).toBe('ok');
     client.socket.destroy();
@@ -482,7 +482,7 @@ describe('refused requests', () => {
     ['a path that is not UTF-8', 'GET /\xe9 HTTP/1.1\r\nhost: gw\r\n\r\n'],
   ])('%s: 400, the connection ends, nothing is forwarded', async (name, bytes) => {
     const client = await openRawClient(gateway.port);
-    // Bytes that the parser took for a chunk extension swallow everything after them, so nothing may follow here.
+    // After an unfinished chunk extension nothing is sent, because it would count as a part of the extension.
     await client.write(name === 'a chunk extension' ? bytes : bytes + NEXT);
     await client.waitUntil(() => client.closed_how !== null, 'the end of the connection');
     expect(client.received.toString('latin1')).toMatch(/^HTTP\/1\.1 400 /);
@@ -609,7 +609,7 @@ describe('admin routes', () => {
     },
   );
 
-  it('forwarding requires no name', async () => {
+  it('the host name is not checked for forwarded requests', async () => {
     const answer = await rawRequest(gateway.port, 'GET /a HTTP/1.1\r\nhost: any.example.com\r\n\r\n');
     expect(answer.status).toBe(200);
     expect(upstream.requests).toHaveLength(1);

@@ -1,6 +1,6 @@
 /**
- * The arrival of a compressed message: it came before a request that came before it was inflated. Test thread; real
- * frames, a real capture queue.
+ * The arrival time of a compressed message is that of its bytes, even if another request arrives before the message is
+ * decompressed. Real frames and a real capture queue. Test thread.
  */
 import { deflateRawSync } from 'node:zlib';
 import { expect, it } from 'vitest';

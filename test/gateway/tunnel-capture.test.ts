@@ -1,5 +1,5 @@
 /**
- * What is stored of WebSocket connections: turns of the Responses protocol with their runs, frames of everything else,
+ * Captures of WebSocket connections contain turns of the Responses protocol with their runs, frames of other protocols,
  * and no credential of a handshake or a frame. The gateway is a separate process with a real database.
  */
 import { once } from 'node:events';
@@ -23,7 +23,7 @@ const canTunnel = (await loadServer()) === 'node' || socketEngine.watchConnectio
 const KEY = 'sk-proj-canary0123456789abcdefghijklmnopqrstuvwxyz';
 const folder = mkdtempSync(join(tmpdir(), 'understudy-tunnel-'));
 const db = join(folder, 'capture.mdb');
-/** Over HTTP it answers as over WebSocket, in one piece. It refuses handshakes under `/refused/STATUS`. */
+/** The provider. Over HTTP it gives the same answers in one piece. It refuses handshakes under `/refused/STATUS`. */
 const http = createServer((request, response) => {
   const pieces: Buffer[] = [];
   request.on('data', (piece: Buffer) => pieces.push(piece));
@@ -224,7 +224,7 @@ describe.runIf(canTunnel)('the capture of a WebSocket connection', () => {
     expect(lines(response)[0]).toEqual({ at_ms, text: expect.stringContaining('"echo"') });
   });
 
-  it('that continues from an answer’s id belongs to one run, over any number of connections and HTTP', async () => {
+  it('whose requests name the id of an earlier answer belongs to that run, over any connection and over HTTP', async () => {
     const before = await countCaptured();
     const create = (input: string, previous_response_id?: string) => ({
       ...{ type: 'response.create', model: 'gpt-demo', input },

@@ -31,7 +31,7 @@ const canTunnel = (await loadServer()) === 'node' || socketEngine.watchConnectio
 const KEY = 'dGhlIHNhbXBsZSBub25jZQ==';
 const HANDSHAKE = `GET /v1/cases HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: ${KEY}\r\nSec-WebSocket-Version: 13\r\n\r\n`;
 const HEAD_END = '\r\n\r\n';
-/** Also sent byte by byte. */
+/** Cases up to this size are also sent byte by byte. */
 const CUT_BYTES_MAX = 300;
 const AT_ONCE = 16;
 const SECTION_MS = 60_000;
@@ -40,7 +40,7 @@ let echo: WebSocketServer;
 let echoing: TestGateway;
 let script: Server;
 let scripted: TestGateway;
-/** The bytes that the scripted upstream sends to a client of this path, and the receiver of what arrives. */
+/** By path: the bytes that the scripted upstream sends, and a function that gets the bytes of the client. */
 const scripts = new Map<string, { pieces: Buffer[]; onEnd: (came: Buffer) => void }>();
 
 const portOf = (server: { address(): unknown }) => (server.address() as AddressInfo).port;
@@ -64,7 +64,7 @@ afterAll(async () => {
   script.close();
 });
 
-/** Like a server that accepts everything, and ends the connection after the client's closing frame. */
+/** A server that accepts every handshake, and ends the connection after the client's closing frame. */
 function playScript(socket: Socket): void {
   let came = Buffer.alloc(0);
   let isOpen = false;
@@ -100,7 +100,7 @@ async function sendPieces(socket: Socket, pieces: readonly Buffer[]): Promise<vo
   }
 }
 
-/** In one piece, and a short case also byte by byte. */
+/** The ways to send a case: in one piece, and a short case also byte by byte. */
 function waysToSend({ frames }: WebSocketCase, isMasked: boolean): Buffer[][] {
   const whole = Buffer.concat(frames.map((frame) => encodeFrame(frame, isMasked)));
   return whole.length > CUT_BYTES_MAX ? [[whole]] : [[whole], [...whole].map((byte) => Buffer.of(byte))];
@@ -176,7 +176,7 @@ async function forAll<T>(all: readonly T[], run: (item: T) => Promise<void>): Pr
 
 describe.runIf(canTunnel)('the Autobahn cases of', () => {
   for (const [section, cases] of Object.entries(WEBSOCKET_CASES)) {
-    // Over TLS, the case of letters does not matter.
+    // Over TLS, the cases of UTF-8 are left out, because they do not depend on the connection.
     if (isSpeakingTls() && section === 'UTF-8') continue;
     it(`${section}, sent by the client, pass`, { timeout: SECTION_MS }, async () => {
       const wrong: string[] = [];
@@ -223,7 +223,7 @@ const preview = (bytes: Buffer) => `${bytes.length} bytes ${bytes.subarray(0, 40
 function watchBytes(socket: WebSocket): { came: () => string; went: () => string } {
   const { _socket: below } = socket as unknown as { _socket: Socket };
   const [came, went] = [createHash('sha256'), createHash('sha256')];
-  // Reads before `ws`, which removes the mask in place.
+  // This listener is called before that of `ws`, which removes the mask in place.
   below.prependListener('data', (bytes) => came.update(bytes));
   const write = below.write.bind(below) as (bytes: Buffer, ...rest: unknown[]) => boolean;
   below.write = ((bytes: Buffer, ...rest: unknown[]) => {
@@ -279,7 +279,7 @@ describe.runIf(canTunnel)('permessage-deflate', () => {
           expect(got.equals(sent)).toBe(true);
         }
       }
-      // A message in several frames, and one that is not compressed.
+      // A message in several frames, then an uncompressed one.
       client.send('in ', { fin: false });
       client.send('pieces', { fin: true });
       expect(String((await once(client, 'message'))[0])).toBe('in pieces');

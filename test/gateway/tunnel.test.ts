@@ -189,7 +189,7 @@ describe.runIf(canTunnel)('messages', () => {
       to.on('message', () => count++);
       to.pause();
       for (let i = 0; i < 40; i++) from.send(piece);
-      // The sender keeps the bytes that are not accepted.
+      // The sender must keep the bytes that are not accepted.
       await expect.poll(() => from.bufferedAmount, { timeout: PATIENCE_MS }).toBeGreaterThan(16 << 20);
       to.resume();
       await expect.poll(() => count, { timeout: PATIENCE_MS }).toBe(40);
@@ -228,7 +228,7 @@ describe.runIf(canTunnel)('the end', () => {
       const ended = once(second, 'close');
       second.on('error', () => {});
       const raw = (first as unknown as { _socket: Socket })._socket;
-      // 1,000 bytes are announced, masked by the client, but only ten arrive.
+      // The frame announces 1,000 bytes (with a mask if it is a client's), but only ten arrive.
       raw.write(
         Buffer.concat([Buffer.from(isClient ? '82fe03e800000000' : '827e03e8', 'hex'), randomBytes(10)]),
         () => raw.destroy(),
@@ -244,7 +244,7 @@ describe.runIf(canTunnel)('bytes', () => {
   let server: Server;
   let bare: TestGateway;
   const sockets: Socket[] = [];
-  /** Behind the handshake, by socket. */
+  /** The bytes that arrived after the handshake, by socket. */
   const arrived: Buffer[][] = [];
   beforeAll(async () => {
     server = createTcpServer({ allowHalfOpen: true }, (socket) => {
@@ -313,7 +313,7 @@ describe.runIf(canTunnel)('bytes', () => {
     client.socket.destroy();
   });
 
-  it('still pass one way after the other side has ended its half; then both end', async () => {
+  it('still pass in one direction after the other side has ended its half; then both sides end', async () => {
     for (const isClient of [true, false]) {
       const count = sockets.length;
       const client = await openRawClient(bare.port);

@@ -21,7 +21,7 @@ interface Outcome {
   status: number;
   error: UpstreamError | null;
   connection: UpstreamConnection;
-  /** Number of requests that the connection had carried at the end. */
+  /** How many requests the connection has carried, including this one. */
   requests: number;
 }
 
@@ -95,7 +95,7 @@ describe('the connections to an upstream', () => {
     expect(sockets).toHaveLength(4);
   });
 
-  it('are opened again after a reset, which reports a stale connection', async () => {
+  it('are replaced after a reset, which is reported as a stale connection', async () => {
     const { pool, sockets } = await start();
     await send(pool, '/');
     const dead = await send(pool, '/reset');
@@ -110,7 +110,7 @@ describe('the connections to an upstream', () => {
     expect(neverUsed.error).toMatchObject({ code: 'ECONNRESET', isStaleConnection: false });
   });
 
-  it('are tried again if the port was closed before', async () => {
+  it('are tried again after the port was closed', async () => {
     const { pool, server } = await start();
     const { port } = server.address() as AddressInfo;
     await new Promise((resolve) => server.close(resolve));
@@ -189,7 +189,7 @@ describe('the connections to an upstream', () => {
   it('lead to any address of a name that answers', async () => {
     const { server } = await start();
     const { port } = server.address() as AddressInfo;
-    // On most machines the name also has the address ::1, where the port is closed.
+    // On most machines, the name also has the address ::1, on which the port is closed.
     const pool = new ConnectionPool(`http://localhost:${port}`);
     expect((await send(pool, '/')).status).toBe(200);
     expect((await send(pool, '/')).requests).toBe(2);
@@ -238,7 +238,7 @@ describe('the connections to an upstream', () => {
     expect(bodies.sort()).toEqual(Array.from({ length: 100 }, (_, i) => String(i).padStart(3, '0')));
   });
 
-  it('are not opened for requests of a burst that were given up at once', async () => {
+  it('are not opened for requests of a burst that were aborted at once', async () => {
     const { pool, sockets } = await start();
     const burst = Array.from({ length: 40 }, (_, i) =>
       send(pool, '/', { kind: 'none' }, (connection, handler) => {
@@ -261,7 +261,7 @@ describe('the connections to an upstream', () => {
     expect(sockets.length).toBeLessThan(40);
   });
 
-  it('send no events to a request that was given up', async () => {
+  it('send no events to an aborted request', async () => {
     const { pool, sockets } = await start();
     const { connection } = await send(pool, '/');
     let told = 0;
@@ -269,7 +269,7 @@ describe('the connections to an upstream', () => {
       handler.onError = () => told++;
       handler.onEnd = () => told++;
       connection.abort(handler);
-      // A request's actions after its end do not affect the next one.
+      // Actions of a request after its end do not affect the next request.
       connection.pause(handler);
       connection.resume(handler);
     });

@@ -27,7 +27,7 @@ afterEach(async () => {
   for (const end of ends.splice(0).reverse()) await end();
 });
 
-/** An upload in progress, as both ends see it. */
+/** An upload in progress, with its state at both ends. */
 class Upload implements AnswerHandler {
   connection!: UpstreamConnection;
   status = 0;
@@ -143,7 +143,7 @@ describe.each(framings)('an upload %s whose write fails', (_name, framing) => {
   it('receives the part of an answer that arrived, and an error', async () => {
     for (const answer of [
       'HTTP/1.1 413 Too Large\r\nContent-Length: 9\r\n\r\nno',
-      // It would end with the connection, which was reset.
+      // This answer would end with the connection, but the connection was reset.
       'HTTP/1.1 413 Too Large\r\n\r\nno',
     ]) {
       const { upload, far } = await begin(framing);
@@ -159,7 +159,7 @@ describe.each(framings)('an upload %s whose write fails', (_name, framing) => {
 
   it.each([
     ['an end', (far: Socket) => void far.end(), true],
-    // What is left unread makes the system reset the connection.
+    // Unread bytes make the system reset the connection.
     ['a reset', (far: Socket) => void far.destroy(), false],
   ])('that waits receives the answer that ends with %s, whole or not', async (_how, close, isWhole) => {
     const { upload, far } = await begin(framing);
@@ -181,7 +181,7 @@ describe.each(framings)('an upload %s whose write fails', (_name, framing) => {
     ],
   ])('that %s has the answer that ended before a reset, whole', async (_how, write) => {
     const { upload, far } = await begin(framing);
-    // Both arrive before anything is read.
+    // The write fails and the answer arrives before anything is read.
     upload.connection.pause(upload);
     write(upload);
     await endAnswer(far);
@@ -211,7 +211,7 @@ describe.each(framings)('an upload %s whose write fails', (_name, framing) => {
     expect(upload.error!.code).toBe('ECONNRESET');
   });
 
-  it('receives the answer that waited for the client', async () => {
+  it('receives the answer after waiting for the client', async () => {
     const { upload, far } = await begin(framing);
     upload.connection.pause(upload);
     while (upload.write());
@@ -226,7 +226,7 @@ describe.each(framings)('an upload %s whose write fails', (_name, framing) => {
     expect(upload).toMatchObject({ status: 413, body: 'no', error: null });
   });
 
-  it('ends its connection for good', async () => {
+  it('leaves a connection that is not used again', async () => {
     const { pool, upload, far } = await begin(framing);
     far.write('HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno');
     far.destroy();
@@ -239,7 +239,7 @@ describe.each(framings)('an upload %s whose write fails', (_name, framing) => {
 });
 
 it.runIf(process.platform === 'linux')(
-  'an answer that ends before a reset counts without an upload, too',
+  'an answer that ends before a reset also counts without an upload',
   async () => {
     const { upload, far } = await begin({ kind: 'none' });
     upload.connection.pause(upload);
@@ -251,7 +251,7 @@ it.runIf(process.platform === 'linux')(
   },
 );
 
-it('an upload whose connection timed out says so, and is not sent again', async () => {
+it('an upload whose connection timed out reports the timeout, and is not sent again', async () => {
   const { upload } = await begin({ kind: 'length', bytes: UPLOAD_BYTES });
   vi.spyOn(socketEngine, 'sendNow').mockReturnValue(-constants.errno.ETIMEDOUT);
   upload.write();

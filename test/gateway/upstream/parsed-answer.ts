@@ -11,7 +11,7 @@ export interface ParsedAnswer {
   informational: number[];
   status: number;
   reason: string;
-  /** Flat pairs. */
+  /** Names and values alternate. */
   headers: string[];
   body: string;
   trailers: string[];
@@ -31,7 +31,7 @@ const NOTHING: ParsedAnswer = {
 interface ParsedByUs extends ParsedAnswer {
   isKept: boolean;
   kept_ms: number | null;
-  /** Bytes behind the answer. */
+  /** Number of bytes after the answer. */
   surplus: number;
 }
 
@@ -55,7 +55,7 @@ export function parseByUs(pieces: readonly Uint8Array[], method = 'GET'): Parsed
     onBody: (chunk) => body.push(Buffer.from(chunk)),
   });
   parser.begin(method);
-  // A blank line after the bytes, as an earlier answer may have left it.
+  // The memory after the bytes contains blank lines, as an earlier answer may have left them.
   const memory = Buffer.alloc(Math.max(0, ...pieces.map((piece) => piece.length)) + 64, '\r\n\r\n');
   try {
     for (const piece of pieces) {
@@ -95,7 +95,7 @@ export function parseByNode(bytes: Uint8Array): Promise<ParsedAnswer> {
   });
   sent.on('information', ({ statusCode }) => answer.informational.push(statusCode));
   sent.on('continue', () => {
-    // Also told through `information`.
+    // The event `information` reports it as well.
   });
   sent.on('upgrade', () => finish('refused', 'upgrade'));
   sent.on('error', (error: NodeJS.ErrnoException) =>

@@ -1,4 +1,4 @@
-/** Right and wrong answers of upstreams: what is read and what is refused, in any pieces. */
+/** Valid and invalid answers of upstreams: what is read and what is refused, in any pieces. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { UPSTREAM_CHUNK_LINE_BYTES } from '../../../src/gateway/upstream/chunked-decoder.ts';
@@ -94,7 +94,7 @@ describe('an answer', () => {
     expect(parse(`${OK}content-length: 0\r\nkeep-alive: xtimeout=7\r\n\r\n`).kept_ms).toBeNull();
   });
 
-  it('ends where it ends: bytes behind it do not belong to it', () => {
+  it('does not include the bytes after its end', () => {
     expect(parse(`${OK}content-length: 2\r\n\r\nhiHTTP/1.1 200 OK\r\n`)).toMatchObject({
       body: 'hi',
       surplus: 17,
@@ -352,7 +352,7 @@ describe('answers in pieces', () => {
         }
         const { outcome, why, ...rest } = parseByUs(pieces, method);
         expect(outcome).toBe(whole.outcome);
-        // Of a refused answer, more or less may have been passed on, and the first fault found may differ.
+        // For a refused answer, the pieces may change how much was passed on and which fault was found first.
         if (outcome !== 'refused') expect({ outcome, why, ...rest }).toEqual(whole);
       }),
       RUNS,
@@ -408,7 +408,7 @@ describe('compared with llhttp', () => {
     await fc.assert(
       fc.asyncProperty(brokenAnswer, async (answer) => {
         const ours = parse(answer);
-        // Bytes after an answer cost the connection here; there they also cost the answer.
+        // For bytes after an answer, our parser gives up the connection, but llhttp also refuses the answer.
         const nodes = await parseByNode(bytes(answer.slice(0, answer.length - ours.surplus)));
         if (ours.outcome === 'whole') expect(shown(ours)).toEqual(shown(nodes));
         else if (nodes.outcome === 'whole') expect(STRICTER).toContain(ours.why);
