@@ -1,4 +1,6 @@
-/** bench/results: one result for each suite and machine, in the stored form, and every result that a document cites. */
+/**
+ * bench/results has one result for each suite and machine, in the stored form, and every result that a document cites.
+ */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';

@@ -271,7 +271,7 @@ describe('variables and flags', () => {
     });
   });
 
-  it('have an order: a flag overrides its variable, for the listener that the command starts', () => {
+  it('have a precedence: a flag overrides its variable, for the listener that the command starts', () => {
     const env = { GW_PORT: '1', GW_HOST: 'a', PORT: '2', HOST: 'b', GW_NOTE: 'from the environment' };
     const flags = { host: '127.0.0.2', port: '3', note: 'from the flag', db: 'some/file.mdb' };
     const onGateway = loadConfig({ listener: 'gateway', ...flags }, env);
@@ -363,7 +363,7 @@ describe('a bad value', () => {
     },
   );
 
-  it('AUTH_DB_URL takes the address of a database that boxes share', () => {
+  it('AUTH_DB_URL accepts the address of a database that boxes share', () => {
     const url = 'postgres://user:hunter2@db.example.com/understudy';
     const { engines, shared_database } = gateway({}, { AUTH_DB_URL: url });
     expect({ accounts: engines.accounts, shared_database }).toEqual({
@@ -486,7 +486,7 @@ describe('relegation', () => {
 });
 
 describe('auto threads', () => {
-  it('grow with the cores, and each kind has work', () => {
+  it('grow with the number of cores, and each kind has at least one thread', () => {
     let before = chooseThreads(1);
     expect(before).toMatchObject({ server: 1, actor: 1, compute: 1 });
     expect(chooseThreads(2)).toMatchObject({ server: 2, actor: 1, compute: 1 });
@@ -502,7 +502,7 @@ describe('auto threads', () => {
     }
   });
 
-  it('replace a variable that is missing or auto, each by itself', () => {
+  it('replace each variable that is missing or auto, independently of the others', () => {
     expect(gateway({}, { SERVER_THREADS: 'auto', ACTOR_THREADS: '3', FRONT_THREADS: '7' })).toMatchObject({
       server_threads: AUTO.server,
       actor_threads: 3,

@@ -128,13 +128,13 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
   'student serving': ['std', 'limits', 'domain', 'providers', 'student model'],
   // A journal throws an error of the runtime if its store is unreachable.
   storage: ['native', 'redaction', 'key shapes', 'std', 'limits', 'domain', 'lmdb', 'accounts', 'runtime'],
-  // Stores that can be exchanged. Code that uses tables and journals knows their interfaces; only code that opens them
-  // knows these.
+  // Interchangeable stores. Code that uses tables and journals imports only their interfaces. Only code that opens a
+  // store imports these.
   lmdb: ['std', 'domain', 'storage'],
   postgres: ['std', 'storage'],
   // Interfaces that the parts of the product need from a store.
   ports: [],
-  // What people and organizations have, in tables: it knows the tables' interface, but no database.
+  // The tables of users and organizations. This room imports the interface of tables, but no database.
   accounts: ['std', 'limits', 'errors', 'domain'],
   search: ['native', 'std', 'limits', 'errors'],
   runtime: ['std'],
@@ -223,7 +223,7 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
     'main',
   ],
   demo: ['std', 'config', 'main', 'cli'],
-  // Measures any part, from the outside or by itself.
+  // Measures the whole service from the outside, or single parts.
   bench: [
     'std',
     'config',
@@ -273,8 +273,8 @@ const MAY_IMPORT_TYPES: Partial<Record<Room, readonly Room[]>> = {
 };
 
 /**
- * The tables of a store. Beside storage itself, only these files know them: the one that hands them to actors, and the
- * pattern index, which keeps its own rows. Everything else asks a port.
+ * The tables of a store. Apart from storage itself, only these files import them: the file that passes them to actors,
+ * and the pattern index, which has its own rows. All other code uses a port.
  */
 const TABLES = 'src/storage/tables.ts';
 const TABLE_ROOMS: readonly Room[] = ['storage', 'lmdb', 'postgres', 'accounts'];
@@ -325,7 +325,7 @@ const AGENT_ENVIRONMENTS = new Set([
 /** Rooms of one file. `config` is a file and the folder of its sections. */
 const OWN_FILES = new Set(['limits', 'errors', 'log', 'main']);
 
-/** @returns the room of a file named relative to the repository, or undefined for one that has no place in the house */
+/** @param file path from the root of the repository @returns its room; undefined if the rules name none for it */
 function roomOf(file: string): Room | undefined {
   if (KEY_SHAPE_FILES.has(file)) return 'key shapes';
   if (file.startsWith('src/student/model/')) return 'student model';
@@ -347,7 +347,7 @@ function roomOf(file: string): Room | undefined {
 
 /**
  * @param files every source file by its name relative to the repository
- * @returns entries of the tables above that no import needs, one line each
+ * @returns a line for each entry of the tables above that no import needs
  */
 export function findUnusedAllowances(files: ReadonlyMap<string, string>): string[] {
   const values = new Set<string>();

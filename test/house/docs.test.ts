@@ -36,7 +36,7 @@ describe('the README', () => {
     },
   );
 
-  it('tests with the command with which .ci/run begins', () => {
+  it('names the test command with which .ci/run begins', () => {
     const [first] = read('.ci/run')
       .split('\n')
       .filter((line) => line.startsWith('npx '));
@@ -148,7 +148,7 @@ describe('package.json', () => {
   });
 
   it('has the binaries for every platform in its lock file, without which a clean npm ci fails', () => {
-    // npm omits entries that its registry does not have, so a lock file made there works nowhere else.
+    // npm omits entries that its registry does not have, so such a lock file works only with that registry.
     for (const [path, { optionalDependencies = {} }] of Object.entries(locked)) {
       for (const name of Object.keys(optionalDependencies)) {
         const places = [path, ...parentsOf(path)].map((place) => posix.join(place, 'node_modules', name));
@@ -167,7 +167,7 @@ describe('package.json', () => {
     }
   });
 
-  it('compiles native code itself, from what the published package contains', () => {
+  it('compiles native code itself, from files of the published package', () => {
     // The package's own script would need python3, make and Node's headers from nodejs.org.
     expect(manifest.allowScripts['hnswlib-node']).toBe(false);
     const script = manifest.scripts.postinstall?.split(' ').at(-1);
@@ -175,7 +175,7 @@ describe('package.json', () => {
     expect(manifest.files).toContain('native/bytes.cc');
   });
 
-  it('has a command that can be run', () => {
+  it('has an executable command', () => {
     expect(statSync(join(root, manifest.bin.understudy!)).mode & 0o111).not.toBe(0);
     expect(manifest.files).toContain(manifest.bin.understudy);
   });

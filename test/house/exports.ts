@@ -23,7 +23,7 @@ interface Node {
 
 interface ModuleNames {
   exports: Set<string>;
-  /** [path, name]; `*`: every name. */
+  /** Pairs of a path and an imported name. The name `*` stands for all. */
   uses: [string, string][];
 }
 
@@ -98,7 +98,7 @@ function noteDestructured({ id, init }: Node, note: Note): boolean {
   return true;
 }
 
-/** The target of `import()`: a literal, or `new URL('./a.ts', import.meta.url).href`. */
+/** The module that `import()` names: by a literal, or by `new URL('./a.ts', import.meta.url).href`. */
 function moduleOf(source: unknown): unknown {
   const node = source as Node;
   const address = node.type === 'MemberExpression' ? (node.object as Node) : node;

@@ -5,9 +5,9 @@ import { parseAst } from 'vitest/node';
 interface ModuleFacts {
   /** Every specifier, static or dynamic, type or value, re-exports included. */
   imports: { specifier: string; is_type_only: boolean }[];
-  /** Reads `process.env` in any spelling. */
+  /** Whether the module reads `process.env`, in any spelling. */
   reads_env: boolean;
-  /** The file begins with a doc comment (a shebang may precede it). */
+  /** Whether the file begins with a doc comment. A shebang may precede it. */
   has_header: boolean;
 }
 
@@ -71,7 +71,7 @@ function noteImport(source: Node, is_type_only: boolean, facts: ModuleFacts): vo
   facts.imports.push({ specifier: source.value, is_type_only });
 }
 
-/** `import type …`, or every name in the braces marked `type`. */
+/** Whether this is `import type …`, or every name in its braces is marked `type`. */
 function isTypeOnly(node: Node): boolean {
   if ((node.importKind ?? node.exportKind) === 'type') return true;
   const names = (node.specifiers ?? []) as Node[];
@@ -85,7 +85,7 @@ function noteEnvImport(node: Node, facts: ModuleFacts): void {
     facts.reads_env = true;
 }
 
-/** Of an identifier or of a literal in brackets. */
+/** The name of an identifier, or of a literal in brackets. */
 function nameOf(node: unknown): string | undefined {
   const { name, value } = (node ?? {}) as { name?: string; value?: unknown };
   return name ?? (typeof value === 'string' ? value : undefined);

@@ -1,4 +1,7 @@
-/** A service that shares no database never loads PostgreSQL's driver: only two files import it, and nothing imports these early. */
+/**
+ * A service that shares no database never loads PostgreSQL's driver: only two files import it, and nothing imports
+ * these early.
+ */
 import { readdirSync, readFileSync } from 'node:fs';
 import { posix } from 'node:path';
 import { expect, it } from 'vitest';
@@ -12,7 +15,7 @@ const sources = new Map(
   ),
 );
 
-/** Files that import one for which the name is true, not only its types. */
+/** @returns the files that import a file for which `isMeant` is true, except for imports of types */
 function importersOf(isMeant: (file: string) => boolean): string[] {
   return [...sources]
     .filter(([file, source]) =>
@@ -34,7 +37,7 @@ it('only the store thread and two commands load the driver', () => {
   expect(importersOf((file) => file.startsWith('src/storage/postgres/'))).toEqual([...commands, thread]);
   expect(importersOf((file) => file === thread)).toEqual([]);
   for (const command of commands) {
-    // The command loads it when it runs, and is itself loaded when it is called.
+    // The command imports the driver while it runs, and the command itself is imported when it is called.
     expect(sources.get(command)).not.toMatch(/^import [^;]*storage\/postgres/m);
     const own = command.slice('src/cli/'.length);
     expect(sources.get('src/cli/command-line.ts')).toContain(`await import('./${own}')`);

@@ -17,7 +17,8 @@ const ROOT = join(import.meta.dirname, '../..');
 const DOC = 'docs/architecture.md';
 
 /**
- * Texts about all items of a kind, which a new item need not change, and a file that `tools/client-types.ts` generates.
+ * Files that name all items of a kind, but need no change for a new item: documents, and a file that
+ * `tools/client-types.ts` generates.
  */
 const NOT_PLACES = [DOC, 'CHANGELOG.md', 'docs/api-decisions.md', 'src/client/operation-types.ts'];
 
@@ -42,7 +43,7 @@ function filesWith(folders: RegExp, patterns: readonly RegExp[]): string[] {
 
 const word = (text: string) => new RegExp(`(?<![\\w/])${text}(?![\\w/])`);
 
-/** The files that the list under a heading names: those before the colon of each item. */
+/** @returns the files that a list of the document names before the colon of each item */
 function listed(heading: string): string[] {
   const doc = readFileSync(join(ROOT, DOC), 'utf8');
   const list = new RegExp(`^\\*\\*${heading}\\*\\*.*\\n\\n((?:- .*\\n(?: {2}.*\\n)*)+)`, 'm').exec(doc)?.[1];

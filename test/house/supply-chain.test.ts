@@ -47,8 +47,8 @@ function makeFolder(): string {
 }
 
 /**
- * Packages without a hash in the lock file, because the registry that made it has no hash. `npm run pin` adds hashes
- * from another registry; then remove the entry here. Do not add entries.
+ * Packages without a hash in the lock file, because the registry from which it was made has none for them. `npm run
+ * pin` adds hashes from another registry. Then the entry here must be removed. Do not add entries.
  */
 const UNCHECKED = ['darwin-arm64', 'darwin-x64', 'linux-arm', 'linux-arm64', 'win32-x64'].flatMap((of) =>
   [18, 20, 22, 23].map((node) => `@uwsjs/${of}-${node}`),
@@ -105,7 +105,7 @@ describe('the binary that reads network data', () => {
   const hashes = readHashes(list);
   const { platform, arch, versions } = process;
   const own = `@uwsjs/${platform}-${arch}-${versions.node.split('.')[0]}/uws.node`;
-  /** A machine whose binary is not listed yet has nothing to compare with. */
+  /** Skipped on a machine whose binary is not listed yet. */
   const listedIt = it.skipIf(!hashes.has(own));
 
   listedIt('is the one that our own list has', () => {
@@ -167,7 +167,7 @@ describe('the binary that reads network data', () => {
   });
 
   it.each(['x', `${'0'.repeat(64)} one-blank`, `${'0'.repeat(63)}  a`, `${'A'.repeat(64)}  a`])(
-    'is not compared with a list that contains the line %j',
+    'is refused with a list that contains the invalid line %j',
     (line) => {
       expect(() => readHashes(`# a list\n${line}\n`)).toThrow('this line has no valid hash');
     },
@@ -175,7 +175,7 @@ describe('the binary that reads network data', () => {
 });
 
 describe('npm run pin', () => {
-  it('adds what the registry has, changes nothing that exists, and names the rest', {
+  it('adds the hashes that the registry has, changes no existing one, and names the missing ones', {
     tags: 'long',
     timeout: 60_000,
   }, async () => {
@@ -274,7 +274,7 @@ describe('npm run sbom', { tags: 'long' }, () => {
     const target = join(makeFolder(), 'bom.json');
     const { status, stderr } = spawnSync(process.execPath, [join(root, 'tools/sbom.ts'), target], {
       encoding: 'utf8',
-      // The registry is away.
+      // The registry cannot be reached.
       env: { ...process.env, npm_config_registry: 'http://127.0.0.1:9/' },
     });
     expect([status, stderr]).toEqual([0, '']);

@@ -35,7 +35,7 @@ const WORDS: Readonly<Record<Thread | 'any' | 'other' | 'outside', RegExp>> = {
   capture: /\bcapture (process|reader)\b/i,
   // Threads that the entries above start.
   other: /\b(its own thread|store thread|bucket thread)\b/i,
-  // Not of the running service.
+  // Threads and processes outside of the running service.
   outside: /\b(command line|round['’]s own thread|browser|development|demo)\b/i,
 };
 

@@ -1,4 +1,6 @@
-/** Files of `unit` share threads and files of `shared` share processes, so none of them may disturb the next one. Test thread. */
+/**
+ * Files of `unit` share threads and files of `shared` share processes, so no file may affect the next one. Test thread.
+ */
 import { globSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { expect, it } from 'vitest';
@@ -18,7 +20,7 @@ it('unit tests do not listen, and start no thread or process', () => {
   expect(impure, 'belongs to another project (test/unit-files.ts)').toEqual([]);
 });
 
-it('tests of the shared processes change nothing of their process', () => {
+it('tests of the shared processes do not change their process', () => {
   const others = [...UNIT, ...OWN, 'test/real-clients/*'];
   const files = globSync('test/**/*.test.ts', { cwd: ROOT, exclude: others }).filter(isShort);
   expect(files.length).toBeGreaterThan(200);

@@ -9,7 +9,8 @@ import { findVocabularyFaults } from './vocabulary.ts';
 const ROOT = join(import.meta.dirname, '../..');
 
 /**
- * History keeps its words; this guard and its test name what they forbid; the list of common words is a dictionary.
+ * Files that are not checked: the changelog, which keeps its words; the rules and their test, which name forbidden
+ * words; and the list of common words.
  */
 const EXEMPT = [
   'CHANGELOG.md',

@@ -7,7 +7,7 @@ import { parseAst } from 'vitest/node';
 
 interface ForbiddenWord {
   words: RegExp;
-  /** Paths to which the rule applies; all if omitted. */
+  /** Matches the paths to which the rule applies. Without it, the rule applies to all paths. */
   within?: RegExp;
   instead: string;
 }
@@ -20,7 +20,7 @@ const FORBIDDEN_WORDS: readonly ForbiddenWord[] = [
   { words: /\bsomebody\b/gi, instead: `${TRANSLATED}; name who: a client, an operator, another process` },
   { words: /\bwhoever\b/gi, instead: `${TRANSLATED}; name who: the caller, the client that asked` },
   {
-    // Python's `is None` is code.
+    // In lower case only, because `is None` is Python code.
     words: /\b(?:[Ii]s|[Aa]re)[\s*/#]+none\b/g,
     instead: `${TRANSLATED}; "does not exist", "has no …", "without …"`,
   },
@@ -74,8 +74,8 @@ export function findVocabularyFaults(path: string, text: string): string[] {
 }
 
 /**
- * Parsing costs milliseconds a file: files that bind no such name are not parsed. Beside a bound name stands one of these
- * characters or words, or a comment, or the end of the line.
+ * A quick test, because parsing takes milliseconds for each file: files that cannot bind such a name are not parsed. A
+ * bound name has one of these characters or words, a comment, or the end of the line beside it.
  */
 const MAY_BIND = new RegExp(
   `\\b(?:${[...FORBIDDEN_IDENTIFIERS.keys()].join('|')})(?=\\s*(?:[=,:;)}\\]?!<(/]|of\\b|in\\b|$))`,
