@@ -45,15 +45,15 @@ describe('a host name', () => {
     'evil.example@localhost',
     'internal.evil.example',
   ])('%j is not', (host) => {
-    // A name with one label is accepted, but not because of its suffix.
+    // A name with a single label is accepted, but a suffix alone is not enough.
     expect(hosts.allows(host)).toBe(host === 'local');
   });
 
-  it('is accepted if any name is', () => {
+  it('is always accepted if the list contains *', () => {
     expect(new AllowedHosts(['*']).allows('evil.example.com')).toBe(true);
   });
 
-  it('is judged the same whatever was asked before, and however often', () => {
+  it('gets the same result whatever names were checked before', () => {
     const name = fc.oneof(
       fc.constantFrom('localhost', 'app.example.com', 'evil.example.com', '127.0.0.1', '[::1]'),
       fc.domain(),

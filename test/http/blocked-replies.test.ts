@@ -58,7 +58,7 @@ async function readAll(answer: IncomingMessage): Promise<[number, string]> {
   return [bytes, hash.digest('hex')];
 }
 
-/** Sizes that are written together: they fit into the library's buffer, do not fit, or fit without the last one. */
+/** Sizes of chunks that are written together: all, none, or all but the last fit into the library's buffer. */
 const FLUSHES = [
   [10_000, 10_000],
   [14_000, 7_500, 20_000],
@@ -93,7 +93,7 @@ it('a chunked reply arrives whole at a client that reads slowly', async () => {
     }
     stream.flush();
     if (drained === null) continue;
-    // The client starts to read only when something waits for it.
+    // The client begins to read only after the server has had to wait.
     read ??= answered.then(([answer]) => readAll(answer));
     await (drained as PromiseWithResolvers<void>).promise;
     drained = null;

@@ -1,4 +1,4 @@
-/** Copies of pieces of bodies stay unchanged until they are released. */
+/** The copies of the pieces of a body stay unchanged until they are released. */
 import { setImmediate as nextTick } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
@@ -8,7 +8,7 @@ import { BodyPieces } from '../../src/http/body-pieces.ts';
 
 const sizes = fc.oneof(fc.nat(100), fc.nat(20_000), fc.nat(600_000));
 
-it('pieces of any length are kept, whatever other bodies do with theirs', () => {
+it('pieces of any length stay unchanged, whatever happens to those of other bodies', () => {
   fc.assert(
     fc.property(
       fc.array(
@@ -43,7 +43,7 @@ it('pieces of any length are kept, whatever other bodies do with theirs', () => 
   );
 });
 
-it('the memory of released pieces is reused, once', () => {
+it('the memory of released pieces is reused by one body at a time', () => {
   const body = new BodyPieces();
   const first = body.keep(new ArrayBuffer(460_000));
   body.release();
@@ -53,7 +53,7 @@ it('the memory of released pieces is reused, once', () => {
   expect(new BodyPieces().keep(new ArrayBuffer(450_000)).buffer === first.buffer).toBe(false);
 });
 
-it('the next piece takes the place of a returned one, throughout a long body', () => {
+it('the next piece uses the memory of a returned one, throughout a long body', () => {
   const body = new BodyPieces();
   const memories = new Set<ArrayBufferLike>();
   for (let i = 0; i < 100; i++) {
@@ -64,7 +64,7 @@ it('the next piece takes the place of a returned one, throughout a long body', (
   expect(memories.size).toBe(1);
 });
 
-it('only the beginning of a body that is passed on as it arrives is held', async () => {
+it('only the beginning of a body stays in memory if its pieces are forwarded as they arrive', async () => {
   setFlagsFromString('--expose-gc');
   const collect = runInNewContext('gc') as () => void;
   const body = new BodyPieces();

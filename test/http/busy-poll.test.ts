@@ -3,7 +3,7 @@ import { BusyPoll } from '../../src/http/busy-poll.ts';
 
 const nextTick = () => new Promise((resolve) => setImmediate(resolve));
 
-/** @param busy_poll_us how long it polls */
+/** @param busy_poll_us how long the loop polls after an answer */
 function makeClocked(busy_poll_us: number) {
   const clock = { ms: 1_000 };
   const busyPoll = new BusyPoll(busy_poll_us, () => clock.ms);
@@ -40,7 +40,7 @@ test('each answer restarts the time', async () => {
   expect(busyPoll.isPolling).toBe(false);
 });
 
-test('several answers in one turn let the loop sleep, and so do the next ones for a moment', async () => {
+test('after several answers in one turn the loop does not poll, and neither after the next ones for a moment', async () => {
   const { clock, busyPoll, answer } = makeClocked(100);
   for (let request = 0; request < 8; request++) answer();
   await nextTick();
@@ -60,7 +60,7 @@ test('the loop does not poll while another request is in progress', async () => 
   expect(busyPoll.isPolling).toBe(false);
   busyPoll.close();
   expect(busyPoll.isPolling).toBe(true);
-  // A slow request that arrives meanwhile ends it.
+  // A request that arrives meanwhile ends the polling.
   busyPoll.open();
   await nextTick();
   expect(busyPoll.isPolling).toBe(false);

@@ -69,7 +69,7 @@ describe.runIf(isWatched)('a cap on connections', () => {
     lines.length = 0;
   });
 
-  it('applies to all ports together: a further one gets an error, and a closed one makes room', async () => {
+  it('applies to all ports together: a further connection gets an error, and a closed one makes room', async () => {
     const [server, other] = [await startEcho(), await startEcho()];
     const watch = new ConnectionWatch({ total: 4, by_address: 0 }, log);
     onTestFinished(() => watch.stop());
@@ -85,7 +85,7 @@ describe.runIf(isWatched)('a cap on connections', () => {
     taken[0]!.socket.destroy();
     await expect.poll(() => watch.counts().open).toBe(3);
     await expectTaken(await ask(server.port));
-    // Once, however many there were.
+    // The refusals are logged once, however many there were.
     await expect.poll(() => lines.length).toBe(1);
     expect(lines[0]!.message).toContain('MAX_CONNECTIONS');
     expect(lines[0]!.fields).toMatchObject({ max: 4 });
@@ -111,7 +111,7 @@ describe.runIf(isWatched)('a cap on connections', () => {
       .toEqual([expect.stringContaining('PER_ADDRESS')]);
   });
 
-  it('applies by default only to public addresses, and in total as far as the descriptors suffice', async () => {
+  it('applies by default only to public addresses, and in total by the limit of descriptors', async () => {
     const server = await startEcho();
     const watch = new ConnectionWatch({ total: null, by_address: null }, log);
     onTestFinished(() => watch.stop());
@@ -156,7 +156,7 @@ describe.runIf(isWatched)('a process at the limit of descriptors', () => {
       const [, rest = ''] = readFileSync(`/proc/${child.process.pid}/stat`, 'latin1').split(') ');
       return Number(rest.split(' ')[11]) + Number(rest.split(' ')[12]);
     };
-    // In a hundred ticks it accepted all connections before, and now one or two.
+    // A process that polls without a pause would use 150 ticks in this time.
     const before = usedTicks();
     await new Promise((resolve) => setTimeout(resolve, 1_500));
     expect(usedTicks() - before).toBeLessThan(75);
@@ -202,7 +202,7 @@ describe('the pace of an upload', () => {
     if (isWatched) expect(countSlow()).toBe(before + 1);
   });
 
-  it('ends one that drips, and not one at the minimum pace', async () => {
+  it('ends an upload below the minimum pace, and not one at the minimum pace', async () => {
     const server = await startEcho(PACE);
     const [drip, flow] = [await openRawClient(server.port), await openRawClient(server.port)];
     await drip.write(`${HEAD}content-length: 100000\r\n\r\n`);
@@ -252,7 +252,7 @@ describe('the pace of an upload', () => {
       Buffer.concat([Buffer.from(`${HEAD}content-length: 60000000\r\n\r\n`), Buffer.alloc(60_000_000)]),
     );
     const connection = await upstream.waitForConnections(1);
-    // Three times the time after which others count as too slow.
+    // Three times as long as another upload may stay below the pace.
     for (let times = 0; times < 3; times++) {
       const other = times === 0 ? slow : await openRawClient(gateway.port);
       await other.write(`${HEAD}content-length: 100000\r\n\r\n`);

@@ -107,7 +107,7 @@ describe('an event stream', () => {
     const quick = await openReader();
     const event = Buffer.from(encodeEvent(1, 'step', JSON.stringify({ text: 'x'.repeat(16_000) })));
     let written = 0;
-    // The system's own socket buffer comes first; we do not control its size.
+    // The system's socket buffer, whose size the test does not control, is filled first.
     while (gone === 0 && written < 200_000_000) {
       const before = sinks[0]!.buffered_bytes;
       for (const sink of sinks) sink.write(event);
@@ -134,7 +134,7 @@ describe('an event stream', () => {
       }
       expect(sinks[0]!.write(page)).toBe(true);
       await new Promise<void>((resolve) => sinks[0]!.whenDrained(resolve));
-      // As for a page: the answer comes in another turn.
+      // Waits a turn of the loop, as for a page from the hub.
       await new Promise((resolve) => setImmediate(resolve));
     }
     await until(() => expect(reader.bytes()).toBeGreaterThan(pages * page.length));

@@ -225,7 +225,7 @@ const REFUSED: [name: string, bytes: string, status: number][] = CASES.map(([nam
   status,
 ]);
 
-/** Bytes after a chunk that may already have been passed on. */
+/** Invalid bytes after a chunk that may already have been forwarded. */
 const BROKEN_OFF: readonly (readonly [name: string, bytes: string])[] = [
   ['an extension', `3;a=b\r\nabc\r\n${LAST}`],
   ['an empty size', `\r\n${LAST}`],
@@ -246,7 +246,7 @@ const BROKEN_OFF: readonly (readonly [name: string, bytes: string])[] = [
 type Cut = (bytes: Buffer) => Buffer[];
 const CUTS: readonly (readonly [name: string, cut: Cut])[] = [
   ['in one piece', (bytes) => [bytes]],
-  // Longer ones are sent in pieces of a size that matches no boundary.
+  // Longer requests are sent in pieces of a size that matches no boundary.
   ['in pieces', (bytes) => cutEvery(bytes, bytes.length < 400 ? 1 : 8_191)],
 ];
 
@@ -267,7 +267,7 @@ async function expectRefused(client: RawClient, status: number, isGateway: boole
   expect(client.malformed).toBeNull();
 }
 
-describe.runIf(isWatched)('a refused request, which is not forwarded with what follows,', () => {
+describe.runIf(isWatched)('a request is refused, and neither it nor what follows is forwarded, if it', () => {
   describe.each(CUTS)('%s', (_cut, cut) => {
     it.each(REFUSED)('has %s', async (_name, bytes, status) => {
       const pieces = cut(Buffer.from(bytes + SMUGGLED, 'latin1'));
@@ -312,7 +312,7 @@ describe.runIf(isWatched)('a refused request, which is not forwarded with what f
   });
 
   it.each(BROKEN_OFF)(
-    'has a body with %s whose beginning was forwarded: both sides end',
+    'has a body with %s after a part that was forwarded; then both connections end',
     async (_name, rest) => {
       const client = await openRawClient(gateway.port);
       const arrived = Promise.withResolvers<void>();
@@ -331,7 +331,7 @@ describe.runIf(isWatched)('a refused request, which is not forwarded with what f
     },
   );
 
-  it('has a body that breaks off after its answer: the connection ends', async () => {
+  it('has a body that becomes invalid after its answer; then the connection ends', async () => {
     upstream.script = {
       onHead: (connection) => connection.write(messageBytes('HTTP/1.1 413 Too Large', [], Buffer.from('no'))),
     };
@@ -357,7 +357,7 @@ describe.runIf(isWatched)('a refused request, which is not forwarded with what f
   });
 });
 
-describe('an accepted request has', () => {
+describe('a request is accepted with', () => {
   it.each([
     ['blanks and tabs around a value', get('x-a: \t 1 \t'), ''],
     ['no blank before a value', get('x-a:1'), ''],
@@ -379,7 +379,7 @@ describe('an accepted request has', () => {
     for (const [, cut] of CUTS) {
       for (const isGateway of [true, false]) {
         const client = await openRawClient(isGateway ? gateway.port : api.port);
-        // Twice on one connection, to show that the first message leaves no trace.
+        // Twice on one connection, to show that the first request does not affect the second.
         for (let times = 0; times < 2; times++) {
           await client.writePieces(cut(Buffer.from(bytes, 'latin1')));
           expect((await client.readAnswer()).status).toBe(200);
@@ -515,7 +515,7 @@ describe.runIf(isWatched)('any request', () => {
       ),
       { numRuns: 300, seed: Number(process.env.SEED ?? 1) },
     );
-    // Otherwise it would show nothing.
+    // Otherwise too few of the drawn requests were refused for the test to show anything.
     expect(refusals).toBeGreaterThan(50);
   });
 });

@@ -19,9 +19,9 @@ interface Asked {
   body: string;
 }
 
-/** Names whose values vary, and names whose values do not, in either case. */
+/** Names of headers whose values vary, and of headers whose values do not, in upper and lower case. */
 const NAMES = ['X-Api-Key', 'x-api-key', 'Accept', 'x-svc-seq', 'X-Svc-Run', 'x-svc-run', 'Traceparent', 'x'];
-/** One byte per character; one is UTF-8. */
+/** Values with one byte per character. One value is UTF-8. */
 const VALUES = [
   '',
   'a',
@@ -123,7 +123,7 @@ describe('headers', () => {
     );
   });
 
-  it('are not mistaken where one byte differs, or a line is missing', async () => {
+  it('are distinguished if one byte differs or a line is missing', async () => {
     const client = await open();
     const base: Line[] = [
       ['x-api-key', 'key-1'],
@@ -140,7 +140,7 @@ describe('headers', () => {
     }
     passed.length = 0;
     for (const lines of heads) {
-      // The first one is known again each time.
+      // The base head is sent twice, so that the addon knows it before each other head.
       for (const sent of [base, base, lines, lines])
         await ask(client, makeRequest('/', { lines: sent, body: '' }));
       expect(passed.splice(0)).toEqual(
@@ -150,7 +150,7 @@ describe('headers', () => {
   });
 
   it.runIf(isWatched)(
-    'are known from the second time on, and given up where they never are alike',
+    'are known from the second time on, and not remembered on connections whose heads always differ',
     async () => {
       const taken = vi.spyOn(socketEngine, 'takeHead');
       const slots = () => taken.mock.results.splice(0).map(({ value }) => value as number);

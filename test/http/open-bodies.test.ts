@@ -12,7 +12,7 @@ const CAP = 300_000;
 const OPEN = 400_000;
 
 let server: HttpServer;
-/** By path. */
+/** The streams of requests in progress, by path. */
 let streams: Map<string, HttpStream>;
 let arrived: Map<string, number>;
 let bodies: Map<string, Buffer>;
@@ -86,7 +86,7 @@ function open(path: string, announced: number): Upload {
   };
 }
 
-it('the oldest body is given up when all of them take too much memory, and its connection stays open', async () => {
+it('the oldest body is refused when all bodies take too much memory, and its connection stays open', async () => {
   const first = open('/first', CAP);
   await first.send(200_000);
   const second = open('/second', CAP);
@@ -106,7 +106,7 @@ it('the oldest body is given up when all of them take too much memory, and its c
   await until(() => expect(first.text()).toContain('/next has 0'));
 });
 
-it('bodies no longer count when they are answered, too large, or left by their clients', async () => {
+it('bodies stop counting when they are answered, too large, or abandoned by their clients', async () => {
   for (const path of ['/answered-1', '/answered-2', '/answered-3']) {
     const answered = open(path, 200_000);
     await answered.send(190_000);
@@ -151,7 +151,7 @@ it('a body in pieces of one byte is joined without keeping the pieces', async ()
     text += chunk.toString('latin1');
   });
   socket.write('POST /bytes HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n1\r\n \r\n');
-  // All earlier bytes were handed over by now, or they would be in its received data.
+  // Waits until the first byte has been handed over, because earlier bytes do not count.
   await until(() => expect(arrived.get('/bytes')).toBe(1));
   for (const byte of body.slice(1)) socket.write(`1\r\n${byte}\r\n`);
   await until(() => expect(arrived.get('/bytes')).toBe(body.length));

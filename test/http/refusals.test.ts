@@ -51,7 +51,7 @@ async function open(): Promise<Client> {
     isOver = true;
   });
   const client = { socket, text: () => text, isOver: () => isOver };
-  // The server knows these connections, so their next bytes are read in one turn with those of others.
+  // An open connection's next bytes are read in the same turn as those of the others.
   socket.write(get('/hello'));
   await vi.waitFor(() => expect(text).toContain('/hello'), { timeout: PATIENCE_MS });
   return client;
@@ -86,7 +86,7 @@ it.each([
     },
     { timeout: PATIENCE_MS },
   );
-  // Everything that they sent was read before the following request.
+  // The last request is served after the server has read everything that was sent before it.
   for (const { socket } of bad) if (socket.writable) socket.write(get('/behind'));
   good[0]!.socket.write(get('/last'));
   await vi.waitFor(() => expect(served).toContain('/last'), { timeout: PATIENCE_MS });
@@ -105,7 +105,7 @@ it('a refused HEAD gets its status, and its connection ends at once', async () =
   });
   for (const line of ['Content-Length: \\d+', 'Connection: close'])
     expect(bad.text()).toMatch(new RegExp(`\r\n${line}\r\n`));
-  // The following request is answered after the server has handled the other connection in the same turn.
+  // The answer to this request shows that the server has handled the other connection in the same turn.
   for (let at = 0; at < 3; at++) {
     good.socket.write(get(`/good-${at}`));
     await vi.waitFor(() => expect(good.text()).toContain(`/good-${at}`), { timeout: PATIENCE_MS });
