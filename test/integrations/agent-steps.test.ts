@@ -1,4 +1,4 @@
-/** Making the steps of a run from answers of models and results of tools. */
+/** How answers of models and results of tools become the steps of a run. */
 
 import { expect, it } from 'vitest';
 import type { Intervention } from '../../src/client/run.ts';
@@ -91,13 +91,13 @@ it('calls beyond the limit are forgotten, the oldest first', () => {
   expect([steps.awaits('0'), steps.awaits('1'), steps.awaits('1000')]).toEqual([false, true, true]);
 });
 
-it('a run has one ledger, however many integrations watch it', () => {
+it('all integrations that watch a run share its AgentSteps', () => {
   const { run, steps } = makeRun();
   expect(AgentSteps.of(run)).toBe(steps);
   expect(AgentSteps.of({ ...run })).not.toBe(steps);
 });
 
-it('an intervention is delivered once, and once more after a failed delivery', () => {
+it('an intervention is delivered once, and again only after a failed delivery', () => {
   const { steps } = makeRun(nudge, { ...nudge, level: 'stop' });
   expect(steps.takeIntervention()).toBe(nudge);
   steps.giveBack(nudge);

@@ -185,7 +185,7 @@ it.each(['generateText', 'streamText'])('an agent is aborted during a tool call,
     for await (const { type } of streamText(settings).fullStream) types.add(type);
     return types.has('abort');
   };
-  // Later results of the tool may or may not become a step, because the agent does not wait for them.
+  // The tool's result after the abort may or may not become a step, because the agent does not wait for it.
   const alone = await tryAlone(searches('a'), abortable);
   const watched = await tryWatched(searches('a'), abortable, api.url);
   expect(watched.outcome).toEqual(alone.outcome);
@@ -241,7 +241,7 @@ describe('streamText', () => {
   });
 
   it('belongs to the run in which it began, wherever it is read', async () => {
-    // Longer than the buffer of an unread stream.
+    // The answer is longer than the buffer of an unread stream.
     const text = 'word '.repeat(500);
     const provider = await startFakeProvider({ script: (request) => ({ ...searches('a')(request), text }) });
     await using understudy = new Understudy({ apiKey: CHILD_KEY, baseUrl: api.url, orgId: 'integrations' });

@@ -92,7 +92,7 @@ async function readAll(client: Anthropic): Promise<void> {
   for await (const _event of stream);
 }
 
-/** Only the bytes, because the SDK itself does not read such a stream. */
+/** Reads only the bytes, because the SDK itself cannot read such a stream. */
 async function readBytes(client: Anthropic): Promise<void> {
   await (await client.messages.create({ ...PARAMS, stream: true }).asResponse()).text();
 }

@@ -56,7 +56,7 @@ function search(input: unknown): string {
 
 type Ask = (client: Anthropic, messages: Anthropic.MessageParam[]) => Promise<Anthropic.Message>;
 
-/** The loop that agents have. */
+/** An agent: requests answers and carries out their calls until an answer has no call. */
 async function loop(place: AgentPlace, ask: Ask): Promise<unknown> {
   const client = clientAt(place);
   const messages = [QUESTION];
@@ -120,7 +120,7 @@ const ways: [name: string, ask: Ask][] = [
       const blocks = events
         .filter((event) => event.type === 'content_block_start')
         .map((event) => event.content_block);
-      // The agent's own error does not matter here.
+      // A text answer is returned as it is.
       if (!blocks.some(({ type }) => type === 'tool_use'))
         return { content: [{ type: 'text', text: JSON.stringify(events) }] } as Anthropic.Message;
       return client.messages.stream({ ...PARAMS, messages }).finalMessage();
@@ -311,7 +311,7 @@ it.each([false, true])('the tool runner is aborted during a tool call, stream: %
   });
   expect(outcome).toHaveProperty('error.name', 'APIUserAbortError');
   expect(requests).toHaveLength(1);
-  // The result would appear in the request that takes it to the model, but that request is not sent.
+  // A result becomes a step with the request that sends it to the model, and this request is never sent.
   expect(steps.every(({ action }) => action === 'search')).toBe(true);
 });
 
@@ -379,7 +379,7 @@ describe('an agent in a loop', () => {
     );
   });
 
-  it('gets an intervention in its turn if the server stores the conversation, once', async () => {
+  it('gets an intervention once, in its own turn if the server stores the conversation', async () => {
     await expectIntervention(api, loopScript, searchOn({ stream: false }), (request, text) => {
       const [turn] = request.messages as { content: unknown }[];
       return joined(turn!.content).split(text).length - 1;

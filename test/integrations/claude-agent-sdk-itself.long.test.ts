@@ -1,4 +1,7 @@
-/** The Claude Agent SDK itself, watched and alone: the real package with its client, a fake provider and the real service, over sockets. */
+/**
+ * The Claude Agent SDK itself, watched and alone: the real package with its client, a fake provider and the real
+ * service, over sockets.
+ */
 
 import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -102,7 +105,7 @@ describe.skipIf(installed.entry === null)(`the SDK ${installed.needed}`, () => {
     });
   }
 
-  /** Without random parts; concurrent results in one order. */
+  /** Content without random parts, and with concurrent results in a fixed order. */
   function tellContent(content: unknown): unknown {
     if (!Array.isArray(content)) return content;
     const told = content.map(({ type, text, name, input, content, is_error }) =>
@@ -111,7 +114,7 @@ describe.skipIf(installed.entry === null)(`the SDK ${installed.needed}`, () => {
     return told.sort();
   }
 
-  /** The conversation that a program gets, and the pieces of the stream beside it. */
+  /** The conversation that a program gets, and the stream events that it gets in addition. */
   function tellMessages(messages: Message[]) {
     const said = messages
       .filter(({ type }) => type === 'assistant' || type === 'user' || type === 'result')
@@ -256,7 +259,7 @@ describe.skipIf(installed.entry === null)(`the SDK ${installed.needed}`, () => {
     for (const { text } of told) {
       const escaped = JSON.stringify(text).slice(1, -1);
       const places = requests.map((request) => JSON.stringify(request).split(escaped).length - 1);
-      // Hooks can only add to a conversation: the text stays there from its request on.
+      // Hooks can only add to a conversation, so every later request contains the text as well.
       const first = places.indexOf(1);
       expect(first).toBeGreaterThan(0);
       expect(places).toEqual(requests.map((_, at) => (at < first ? 0 : 1)));

@@ -22,7 +22,7 @@ const folder = fileURLToPath(new URL('../../examples/', import.meta.url));
 const root = fileURLToPath(new URL('../../', import.meta.url));
 const tsc = fileURLToPath(new URL('bin/tsc', import.meta.resolve('typescript/package.json')));
 const sdk = await installClient('claude-agent-sdk');
-/** What the tests know about an example besides its name. */
+/** Facts about each example: the client that it needs, and whether it reports tokens. */
 const EXAMPLES: Record<string, { client?: InstalledClient; tells_tokens: boolean }> = {
   'ai-sdk.ts': { tells_tokens: true },
   'anthropic.ts': { tells_tokens: true },
@@ -58,7 +58,7 @@ afterAll(async () => {
   await api[Symbol.asyncDispose]();
 });
 
-/** @returns what it printed */
+/** Runs an example. @returns its output */
 async function runExample(name: string, baseUrl: string, client?: InstalledClient) {
   said = [];
   const home = new ClientHome();
@@ -71,7 +71,8 @@ async function runExample(name: string, baseUrl: string, client?: InstalledClien
       : {
           ...clientEnvironment(home),
           ...CLAUDE_SETTINGS,
-          // The provider calls the first tool that it is offered, which would otherwise be one that searches for tools.
+          // The provider calls the first offered tool. Without this variable, that would be a tool that searches for
+          // tools.
           ENABLE_TOOL_SEARCH: 'false',
           CLIENT_PACKAGE: client.package_name,
           CLIENT_ENTRY: client.entry!,
@@ -84,7 +85,7 @@ async function runExample(name: string, baseUrl: string, client?: InstalledClien
       SVC_BASE_URL: baseUrl,
       OPENAI_API_KEY: 'provider-key',
       OPENAI_BASE_URL: `${provider.url}/v1`,
-      // It would send its traces to its maker.
+      // Without this variable, the SDK would send its traces to its maker.
       OPENAI_AGENTS_DISABLE_TRACING: '1',
       ANTHROPIC_API_KEY: 'provider-key',
       ANTHROPIC_BASE_URL: provider.url,
@@ -102,7 +103,7 @@ async function runExample(name: string, baseUrl: string, client?: InstalledClien
 
 const relayUrl = () => `http://127.0.0.1:${(relay.address() as AddressInfo).port}`;
 
-// The tutorial has another test (test/demo/tutorial.test.ts), and so have the Python examples (clients/python/tests).
+// Excluded are the tutorial (test/demo/tutorial.test.ts) and the Python examples (clients/python/tests).
 it('the tests know all examples', () =>
   expect(
     readdirSync(folder)

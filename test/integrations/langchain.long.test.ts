@@ -1,4 +1,6 @@
-/** LangChain.js and LangGraph, watched and alone: the real packages, a fake provider and the real service, over sockets. */
+/**
+ * LangChain.js and LangGraph, watched and alone: the real packages, a fake provider and the real service, over sockets.
+ */
 
 import type { BaseMessage } from '@langchain/core/messages';
 import type { StructuredToolInterface } from '@langchain/core/tools';
@@ -278,7 +280,7 @@ it.each(['invoke', 'stream'] as const)('an agent is aborted during a tool call, 
     for await (const _ of await agent.stream(input, { ...config, streamMode: 'values' }));
     return 'done';
   };
-  // What the tool gives back after that may or may not become a step, as the agent does not wait for it.
+  // The tool's result after the abort may or may not become a step, because the agent does not wait for it.
   const alone = await tryAlone(searches('a'), abortable);
   const watched = await tryWatched(searches('a'), abortable, api.url);
   expect(watched.outcome).toEqual(alone.outcome);

@@ -43,7 +43,7 @@ const processor: TracingProcessor = {
   forceFlush: async () => {},
 };
 setTraceProcessors([processor]);
-// It is off if NODE_ENV is test.
+// Tracing would be off, because NODE_ENV is `test`.
 setTracingDisabled(false);
 afterEach(() => {
   traced = [];
@@ -192,12 +192,12 @@ describe.each(ways)('%s', (name, run) => {
       return run(place, agentWith({ tools: [impatient] }), controller.signal);
     });
     expect(requests).toHaveLength(1);
-    // No model gets this result.
+    // No request sends the result to a model, so there is no step.
     expect(steps).toEqual([]);
   });
 });
 
-it('the steps of a stream are kept that is read after its run', async () => {
+it('the steps of a stream are kept if it is read after its run', async () => {
   const steps = await expectLateSteps(
     api,
     searches('a', 'b'),
@@ -233,7 +233,7 @@ it('a run continues after the error of a stream as it would alone', async () => 
   expect(outcome).toHaveProperty('error');
 });
 
-it('an error that a tool describes in its own words is recognized by its span', async () => {
+it('an error of a tool with its own text is recognized by the span', async () => {
   const own = tool({
     name: 'search',
     description: 'Searches.',
