@@ -119,8 +119,9 @@ export interface TextFacts {
   affirmed: Set<string>;
   /** Whether a word that denies by itself (failed, declined) occurs. */
   is_refusal: boolean;
-  /** Groups of {@link OUTCOMES} from which the text has a word. */
+  /** Groups of {@link OUTCOMES} from which the text has a word: without denied ones, and all. */
   outcomes: Set<number>;
+  named: Set<number>;
 }
 
 /** A value in a text. */
@@ -206,7 +207,6 @@ export function hasFact({ facts, amounts }: TextFacts, key: string, { amount }: 
 export function readFacts(whole: string): TextFacts {
   const text = whole.slice(0, 2 * STUDENT_CORE.answer);
   const facts: TextFacts['facts'] = new Map();
-  const outcomes = new Set<number>();
   const words = new Map<string, number>();
   const names = new Set<string>();
   const codes = new Set<string>();
@@ -219,14 +219,7 @@ export function readFacts(whole: string): TextFacts {
   const tokens = readTokens(text, STUDENT_CORE.answer);
   const currencies = findCurrencies(text, tokens);
   let quote = -1;
-  const stated = new Set<number>();
-  let isDenied = false;
-  // A denied outcome does not count.
-  const closeStatement = (): void => {
-    if (!isDenied) for (const outcome of stated) outcomes.add(outcome);
-    stated.clear();
-    isDenied = false;
-  };
+  const ends = new OutcomeReader();
   for (const [at, token] of tokens.entries()) {
     const raw = text.slice(token.start, token.end);
     if (token.kind === 'sign') {
@@ -239,14 +232,14 @@ export function readFacts(whole: string): TextFacts {
         } else quote = token.end;
       }
       if (SENTENCE_ENDS.has(raw)) isInside = false;
-      if (STATEMENT_ENDS.has(raw)) closeStatement();
+      if (STATEMENT_ENDS.has(raw)) ends.closeStatement();
       continue;
     }
     if (token.kind === 'break') {
       quote = -1;
       isInside = false;
       denying.endClause();
-      closeStatement();
+      ends.closeStatement();
       continue;
     }
     const wasInside = isInside;
@@ -262,14 +255,13 @@ export function readFacts(whole: string): TextFacts {
     }
     const word = token.key.replaceAll('’', "'");
     allWords.add(word);
-    const outcome = OUTCOMES.get(word);
-    if (outcome !== undefined) stated.add(outcome);
+    ends.read(word);
     if (wasInside && raw.length > 2 && raw[0] !== raw[0]!.toLowerCase() && !FUNCTION_WORDS.has(word)) {
       names.add(word);
       if (raw === raw.toUpperCase()) codes.add(word);
     }
     if (DENIALS.has(word)) {
-      isDenied = true;
+      ends.deny();
       denying.deny(word);
     } else if (!FUNCTION_WORDS.has(word) && !currencies.has(at)) {
       plain.add(word);
@@ -279,8 +271,19 @@ export function readFacts(whole: string): TextFacts {
       size++;
     }
   }
-  closeStatement();
-  return { facts, amounts, names, codes, said: allWords, words, size, plain, outcomes, ...denying.facts };
+  ends.closeStatement();
+  return {
+    facts,
+    amounts,
+    names,
+    codes,
+    said: allWords,
+    words,
+    size,
+    plain,
+    ...ends.facts,
+    ...denying.facts,
+  };
 }
 
 /**
@@ -298,6 +301,31 @@ function readFact(text: string, token: TextToken, currency?: string): { key: str
   if (currency !== undefined) fact.amount = unit + currency + level;
   else if (CURRENCY_SIGNS.some((sign) => unit.endsWith(sign))) fact.amount = unit + level;
   return { key: unit + level, fact };
+}
+
+/** Reads which outcomes a text names. */
+class OutcomeReader {
+  readonly facts = { outcomes: new Set<number>(), named: new Set<number>() };
+  readonly #stated = new Set<number>();
+  #isDenied = false;
+
+  read(word: string): void {
+    const outcome = OUTCOMES.get(word);
+    if (outcome === undefined) return;
+    this.#stated.add(outcome);
+    this.facts.named.add(outcome);
+  }
+
+  deny(): void {
+    this.#isDenied = true;
+  }
+
+  /** Ends a statement. An outcome that it denies does not count. */
+  closeStatement(): void {
+    if (!this.#isDenied) for (const outcome of this.#stated) this.facts.outcomes.add(outcome);
+    this.#stated.clear();
+    this.#isDenied = false;
+  }
 }
 
 /** Reads what a text denies. */

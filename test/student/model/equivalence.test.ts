@@ -160,6 +160,8 @@ describe('texts', () => {
     expect(same(wording, 'ORD-7: the refund was not sent.')).toBe(false);
     expect(same(wording, 'Refunded ORD-7, no.')).toBe(false);
     expect(same(wording, 'ORD-7 failed, refund.')).toBe(false);
+    // An outcome that only the other text names is more than a wording.
+    expect(same(wording, 'ORD-7: a refund is not possible.')).toBe(false);
     const { affirmed: _, ...answering } = wording;
     expect(same(answering, 'Refunded ORD-7, no action is left.')).toBe(false);
   });
