@@ -7,7 +7,12 @@
  */
 
 import { parseExact } from '../std/exact-json.ts';
-import { type AnswerTemplate, makeConstant, type TemplateNode } from '../student/model/answer-template.ts';
+import {
+  type AnswerTemplate,
+  fillTemplate,
+  makeConstant,
+  type TemplateNode,
+} from '../student/model/answer-template.ts';
 import { minutesOf } from '../student/model/day-words.ts';
 import type { StudentBlock } from '../student/model/decision.ts';
 import { contextOfItem, type EachItem, proposeEach, takeItems } from '../student/model/each-item.ts';
@@ -175,11 +180,25 @@ function solveTexts(
     const runs = countRuns(own.map((i) => examples[i]!));
     classes.push({ template: { calls: [], text: node }, members: own, runs });
   }
+  // A rare wording may be a usual one in which a value was the same by chance.
+  const others = classes.filter(({ members: own }) => own.some((i) => solved.has(i)));
   for (const rare of found) {
-    const own = rare.members.filter((i) => !solved.has(i));
+    if (usual.includes(rare)) continue;
+    const own = rare.members.filter((i) => {
+      if (solved.has(i)) return false;
+      const same = others.find(({ template }) => givesText(template, examples[i]!));
+      same?.members.push(i);
+      return same === undefined;
+    });
     const runs = countRuns(own.map((i) => examples[i]!));
     if (runs >= supportMin) classes.push({ ...rare, members: own, runs });
   }
+}
+
+/** Whether a template gives exactly the example's text. */
+function givesText(template: AnswerTemplate, { context, content }: AnswerExample): boolean {
+  const filled = fillTemplate(template, context);
+  return typeof filled !== 'string' && textOf(filled.value) === textOf(content);
 }
 
 function dropArguments(block: StudentBlock, keys: readonly string[]): StudentBlock {

@@ -412,13 +412,13 @@ class Labelling {
   }
 
   /**
-   * Takes last texts out of classes whose answer means something else. A template of many wordings has the words of one of
-   * its texts, and the others may tell another reason.
+   * Takes last texts out of classes whose answer means something else, or whose template their steps cannot fill. A
+   * template of many wordings has the words of one of its texts, and the others may tell another reason.
    */
   #leaveOthersOut(ofStep: Int16Array): void {
     const { classes } = this.#stage;
     for (const [i, c] of ofStep.entries()) {
-      if (c < 0 || classes[c]!.template.calls.length > 0 || this.#fill(c, i) === null) continue;
+      if (c < 0 || classes[c]!.template.calls.length > 0) continue;
       if (!this.#agrees(c, i) && !this.#hasSameValues(c, i)) ofStep[i] = -1;
     }
   }

@@ -5,7 +5,7 @@
  */
 
 import { FUNCTION_WORDS } from '../student/model/agreement.ts';
-import { makeConstant, type TemplateNode } from '../student/model/answer-template.ts';
+import { fillTemplate, makeConstant, type TemplateNode } from '../student/model/answer-template.ts';
 import {
   applyRule,
   type ExtractionRule,
@@ -45,6 +45,10 @@ interface LooseClass {
 export const LOOSE_RUNS = 5;
 /** Minimum number of different values that a derived rule finds. */
 const DERIVED_VALUES = 3;
+/** Maximum number of times that similar texts are divided. */
+const DIVISIONS = 4;
+/** Minimum share of the texts in whose steps the rules of a word must find something. */
+const FOUND_SHARE = 0.9;
 /** Share of the texts that may have something else where a rule finds a value: the place may be misjudged. */
 const ELSE_SHARE = 0.1;
 /**
@@ -75,15 +79,45 @@ export function solveLooseTexts(texts: readonly LooseText[]): LooseClass[] {
     const pieces = readPieces(each.text);
     return pieces === null || pieces.length < 2 ? [] : [{ ...each, at, pieces: pieces.slice(0, -1) }];
   });
-  return groupTexts(read).flatMap((group) => {
-    if (countRuns(group) < LOOSE_RUNS || areLists(group)) return [];
-    const compared = sample(group, COMPARED);
-    for (const central of listCentral(compared)) {
-      const node = new TextSolver(central, compared).solve();
-      if (node !== null) return [{ node, members: group.map(({ at }) => at) }];
+  return groupTexts(read).flatMap((group) => solveGroup(group, DIVISIONS));
+}
+
+/**
+ * Templates for similar texts. A text whose step cannot fill a template looks for another one. Texts with a word that
+ * no rule finds in their steps, although they take it from there, are solved apart from the others.
+ */
+function solveGroup(group: readonly ReadText[], divisions: number): LooseClass[] {
+  if (countRuns(group) < LOOSE_RUNS || areLists(group)) return [];
+  const compared = sample(group, COMPARED);
+  let best: { node: TemplateNode; members: ReadText[] } | null = null;
+  for (const central of listCentral(compared)) {
+    const found = new TextSolver(central, compared).solve();
+    if (found === null) continue;
+    if (typeof found === 'string') {
+      if (best !== null || divisions === 0) continue;
+      const [saying, others] = divide(group, found);
+      return [...solveGroup(saying, divisions - 1), ...solveGroup(others, divisions - 1)];
     }
-    return [];
-  });
+    const members = group.filter((text) => isFilled(found, text));
+    if (countRuns(members) < LOOSE_RUNS || members.length <= (best?.members.length ?? 0)) continue;
+    best = { node: found, members };
+    if (members.length === group.length) break;
+  }
+  if (best === null) return [];
+  const { node, members } = best;
+  const left = divisions === 0 ? [] : group.filter((text) => !members.includes(text));
+  return [{ node, members: members.map(({ at }) => at) }, ...solveGroup(left, divisions - 1)];
+}
+
+/** The texts with a word, and those without it. */
+function divide(group: readonly ReadText[], word: string): [ReadText[], ReadText[]] {
+  const isSaying = ({ pieces }: ReadText): boolean => pieces.some(({ key }) => key === word);
+  return [group.filter(isSaying), group.filter((text) => !isSaying(text))];
+}
+
+/** Whether a text's step has all values of a template. */
+function isFilled(node: TemplateNode, { context }: LooseText): boolean {
+  return typeof fillTemplate({ calls: [], text: node }, context) !== 'string';
 }
 
 interface ReadText extends LooseText {
@@ -163,9 +197,10 @@ class TextSolver {
 
   /**
    * Makes the template of the central text.
-   * @returns null when the source of a value is unknown
+   * @returns null when the source of a value is unknown; a word that only some texts take from their steps, when no rule
+   * finds it there
    */
-  solve(): TemplateNode | null {
+  solve(): TemplateNode | string | null {
     if (this.#spans.length > VALUES.most) return null;
     const { pieces } = this.#central;
     const parts: TemplateNode[] = [];
@@ -173,7 +208,8 @@ class TextSolver {
     let at = 0;
     for (const span of this.#spans) {
       const rules = this.#findRules(span);
-      if (rules.length === 0 && (span.isTaken || (span.isOccasional && !this.#isFixed(span)))) return null;
+      if (span.isTaken && !this.#findMost(rules)) return pieces[span.from]!.key;
+      if (rules.length === 0 && span.isOccasional && !this.#isFixed(span)) return null;
       if (rules.length === 0) continue;
       constant += joinPieces(pieces.slice(at, span.from), false) + (pieces[span.from]?.space ?? '');
       if (constant !== '') parts.push(makeConstant(constant));
@@ -193,6 +229,14 @@ class TextSolver {
       having.length >= (1 - ELSE_SHARE) * this.#others.length &&
       !this.#others.some(({ context }) => standsIn(text, context))
     );
+  }
+
+  /** Whether the rules find something for nearly all texts. */
+  #findMost(rules: readonly ProvenRule[]): boolean {
+    const found = this.#others.filter(({ context }) =>
+      rules.some(({ rule }) => applyRule(rule, context) !== undefined),
+    );
+    return found.length >= FOUND_SHARE * this.#others.length;
   }
 
   #findRules(span: ValueSpan): ProvenRule[] {

@@ -73,6 +73,42 @@ describe('texts without a wording in common', () => {
     expect(solveLooseTexts(lists)).toEqual([]);
   });
 
+  it('are solved apart where they take a word from their steps that no rule finds', () => {
+    const DEEDS = ['closed', 'reopened'];
+    // The word is at another place in each result.
+    const makeDeed = (i: number): LooseText => {
+      const words = ['quiet', 'green', 'early', 'narrow', 'late'].slice(0, 1 + (i % 5));
+      words.splice((i * 7) % (words.length + 1), 0, DEEDS[i % 2]!);
+      const step = digest([
+        user(`What about ticket ${orderId(i)}?`),
+        ...called('look', {}, `We said: ${words.join(' ')}.`),
+      ]);
+      const text = `${GREETINGS[i % 4]}, ${THANKS[i % 3]}. I have ${DEEDS[i % 2]} the ticket ${orderId(i)} for you, and we wish you a nice day, ${ENDS[i % 5]}.`;
+      return { run_id: `r${i}`, context: new StepContext(step), text };
+    };
+    const found = solveLooseTexts(Array.from({ length: 40 }, (_, i) => makeDeed(i)));
+    expect(found.map(({ members }) => members.length)).toEqual([20, 20]);
+    for (const { node, members } of found) {
+      const deed = DEEDS[members[0]! % 2]!;
+      expect(members.every((i) => DEEDS[i % 2] === deed)).toBe(true);
+      const filled = fillTemplate({ calls: [], text: node }, makeDeed(77).context);
+      expect(JSON.stringify(filled)).toContain(`I have ${deed} the ticket ${orderId(77)} for you`);
+    }
+  });
+
+  it('whose steps lack a value of a template get another one', () => {
+    const makeShort = (i: number): LooseText => ({
+      run_id: `s${i}`,
+      context: new StepContext(digest([user(`Where is order ${orderId(i)}?`), ...called('track', {}, '{}')])),
+      text: `${GREETINGS[i % 4]}, ${THANKS[i % 3]}. Your parcel of order ${orderId(i)} was not seen. We wish you a nice day, ${ENDS[i % 5]}.`,
+    });
+    const all = makeTexts(40).flatMap((text, i) => (i % 2 === 0 ? [text] : [makeShort(i)]));
+    const found = solveLooseTexts(all);
+    expect(found.map(({ members }) => members.length)).toEqual([20, 20]);
+    const filled = fillTemplate({ calls: [], text: found[1]!.node }, makeShort(77).context);
+    expect(JSON.stringify(filled)).toContain(`order ${orderId(77)} was not seen.`);
+  });
+
   it('have no template if the step does not hold a value, or too few runs show it', () => {
     const unknown = (i: number): string => report(i, `2027-01-${10 + ((i * 7) % 18)}`);
     expect(solveLooseTexts(makeTexts(40, unknown))).toEqual([]);
