@@ -7,6 +7,7 @@
 import { DAY_READINGS, minutesOf } from '../student/model/day-words.ts';
 import { proposeChoices } from '../student/model/element-choice.ts';
 import {
+  applyRule,
   type ExtractionRule,
   type PathPart,
   proposeSpans,
@@ -27,6 +28,7 @@ import {
   textOfPrimitive,
 } from '../student/model/json-values.ts';
 import { STUDENT_CORE } from '../student/model/limits.ts';
+import { isAmount, listTotals } from '../student/model/list-summary.ts';
 import { findNamedLine } from '../student/model/named-lines.ts';
 import { listAmounts, proposeReckonings } from '../student/model/reckoning.ts';
 
@@ -43,6 +45,10 @@ const NAMING = 6;
 const BASES = 24;
 /** Maximum number of tools whose calls are counted. */
 const COUNTED = 8;
+/** Maximum number of totals over results that one value suggests. */
+const TOTALS = 12;
+const TOTAL_WRITINGS: readonly Writing[] = ['same', 'text', 'fixed2', 'grouped', 'grouped2'];
+const RESULT = 'result:';
 /** A count of calls in a text. */
 const COUNT = /^[1-9]\d{0,2}$/;
 /** Maximum number of words of a text that counts as short. Only in a short text does the place of a word count. */
@@ -196,6 +202,34 @@ function proposeCounts(value: Primitive, context: StepContext): ExtractionRule[]
     }));
 }
 
+/** Totals over the lists in all results of a tool, such as the rows of all pages that were read. */
+function proposeTotals(value: Primitive, context: StepContext): ExtractionRule[] {
+  if (!isAmount(value)) return [];
+  const rules: ExtractionRule[] = [];
+  const visit = (from: string, tool: string, at: unknown, path: PathPart[]): void => {
+    if (rules.length >= TOTALS) return;
+    if (Array.isArray(at))
+      for (const total of listTotals(at))
+        for (const writing of TOTAL_WRITINGS) {
+          const rule = {
+            from,
+            path: [...path, total, { pick: 'added', tool } as const],
+            span: null,
+            writing,
+          };
+          if (sameValue(applyRule(rule, context), value)) {
+            rules.push(rule);
+            break;
+          }
+        }
+    else if (isObject(at) && path.length < 3)
+      for (const key of Object.keys(at)) visit(from, tool, at[key], [...path, key]);
+  };
+  for (const { name, value: result } of context.step.sources)
+    if (name.startsWith(RESULT) && !name.includes('#')) visit(name, name.slice(RESULT.length), result, []);
+  return rules;
+}
+
 /** Values that are counted, or computed from a day, a time or a number of the step. */
 function proposeReckoned(value: Primitive, context: StepContext): ExtractionRule[] {
   const rules: ExtractionRule[] = [];
@@ -203,7 +237,7 @@ function proposeReckoned(value: Primitive, context: StepContext): ExtractionRule
     for (const by of proposeReckonings(base, value, context))
       rules.push({ ...rule, path: [...rule.path, { pick: 'reckoned', by }] });
   };
-  rules.push(...proposeCounts(value, context));
+  rules.push(...proposeCounts(value, context), ...proposeTotals(value, context));
   if (amountOf(value) !== undefined) {
     for (const { from, path, amount } of listAmounts(context))
       add(amount, { from, path, span: null, writing: 'same' });

@@ -19,7 +19,7 @@ import {
   textOfPrimitive,
 } from './json-values.ts';
 import { STUDENT_CORE } from './limits.ts';
-import { type ListSummary, proposeSummaries, summarizeList } from './list-summary.ts';
+import { type ListSummary, proposeSummaries, roundSum, summarizeList } from './list-summary.ts';
 import { findNamedLine } from './named-lines.ts';
 import { type Reckoning, reckon } from './reckoning.ts';
 import type { StepDigest } from './step.ts';
@@ -44,6 +44,8 @@ export type PathPart =
   | ElementChoice
   /** How many of the run's calls of a tool succeeded. */
   | { pick: 'calls'; tool: string }
+  /** Always last: the sum of the numbers that the rest of the rule finds in all successful results of a tool. */
+  | { pick: 'added'; tool: string }
   /** Always last: the value is computed from what the rest of the rule finds. */
   | { pick: 'reckoned'; by: Reckoning };
 
@@ -180,6 +182,13 @@ export class StepContext {
     return times;
   }
 
+  /** How many of the run's calls of a tool succeeded; undefined when the step does not tell. */
+  made(tool: string): number | undefined {
+    const progress = this.#sources.get('progress');
+    const made = isObject(progress) ? progress.task : undefined;
+    return isObject(made) && Object.hasOwn(made, tool) ? Number(made[tool]) : undefined;
+  }
+
   /** Calls of the tool since the result arrived. */
   progress(source: string, tool: string): number {
     const progress = this.#sources.get('progress');
@@ -217,9 +226,29 @@ function findToday(sources: readonly { name: string; value: unknown }[]): number
  */
 export function applyRule(rule: ExtractionRule, context: StepContext): unknown {
   const last = rule.path.at(-1);
+  if (typeof last === 'object' && last.pick === 'added') return addResults(rule, last.tool, context);
   if (typeof last !== 'object' || last.pick !== 'reckoned') return findByRule(rule, rule.path, context);
   const base = findByRule(rule, rule.path.slice(0, -1), context);
   return isPrimitive(base) ? reckon(base, last.by, context) : undefined;
+}
+
+/**
+ * Adds what a rule finds in the results of a tool.
+ * @returns undefined when a result is no longer known, or has no such number
+ */
+function addResults(rule: ExtractionRule, tool: string, context: StepContext): unknown {
+  const path = rule.path.slice(0, -1);
+  let sum = 0;
+  let found = 0;
+  for (let back = 0; back <= STUDENT_CORE.results_back; back++) {
+    const from = back === 0 ? rule.from : `${rule.from}#${back}`;
+    const amount = amountOf(findByRule({ ...rule, from, writing: 'same' }, path, context));
+    if (amount === undefined) continue;
+    sum = roundSum(sum + amount) ?? Number.NaN;
+    found++;
+  }
+  const isComplete = found > 0 && found === context.made(tool) && Number.isFinite(sum);
+  return isComplete ? writeValue(sum, rule.writing) : undefined;
 }
 
 function findByRule(rule: ExtractionRule, path: readonly PathPart[], context: StepContext): unknown {
@@ -275,6 +304,7 @@ function takePart(value: unknown, part: PathPart, from: string, context: StepCon
     case 'named':
     case 'among':
       return value.length < STUDENT_CORE.json_items ? chooseElement(value, part, context) : undefined;
+    case 'added':
     case 'reckoned':
       return undefined;
     default: {

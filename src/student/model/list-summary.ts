@@ -53,7 +53,7 @@ export function summarizeList(items: readonly unknown[], summary: ListSummary): 
  * Removes the rounding error of summed amounts, which is smaller than the last written digit.
  * @returns undefined when a double cannot represent the fraction
  */
-function roundSum(sum: number): number | undefined {
+export function roundSum(sum: number): number | undefined {
   if (Number.isInteger(sum)) return sum;
   return Math.abs(sum) < 9e9 ? Math.round(sum * 1e6) / 1e6 : undefined;
 }
@@ -86,7 +86,7 @@ export function proposeSummaries(
   value: Primitive,
 ): { part: ListSummary; result: string | number }[] {
   if (items.length === 0 || items.length > 40) return [];
-  const mayBeSum = isNumber(value) || (typeof value === 'string' && /^[\d.,-]{1,24}$/.test(value));
+  const mayBeSum = isAmount(value);
   const found: { part: ListSummary; result: string | number }[] = [];
   const add = (part: ListSummary): void => {
     const result = summarizeList(items, part);
@@ -114,6 +114,25 @@ export function proposeSummaries(
     }
   }
   return found;
+}
+
+/** Whether a value is a number, also as a text. */
+export function isAmount(value: Primitive): boolean {
+  return isNumber(value) || (typeof value === 'string' && /^[\d.,-]{1,24}$/.test(value));
+}
+
+/** Counts of a list's elements, and sums of their numbers. */
+export function listTotals(items: readonly unknown[]): ListSummary[] {
+  const keys = listKeys(items);
+  const numeric = keys.filter((key) => items.every((item) => amountOf(fieldOf(item, key)) !== undefined));
+  const filters = [undefined, ...listFilters(items, keys)];
+  return filters.flatMap((filter): ListSummary[] => {
+    const filtered = filter === undefined ? {} : { filter };
+    return [
+      { pick: 'count', ...filtered },
+      ...numeric.map((key): ListSummary => ({ pick: 'sum', key, ...filtered })),
+    ];
+  });
 }
 
 function startsWith(text: string, value: unknown): boolean {

@@ -6,7 +6,7 @@ import type { AnswerDigest } from '../../../src/student/model/answer.ts';
 import type { StepDigest } from '../../../src/student/model/step.ts';
 import { Student } from '../../../src/student/model/student.ts';
 import { fitStudent } from '../../../src/teaching/student-fit.ts';
-import { callAnswer, called, digest, tool, user } from './made-steps.ts';
+import { callAnswer, called, digest, textAnswer, tool, user } from './made-steps.ts';
 
 interface Made {
   step: StepDigest;
@@ -87,6 +87,37 @@ describe('the value of', () => {
     };
     expect(learns((random) => make(random))).toBe(true);
     expect(learns((random) => make(random, true))).toBe(false);
+  });
+
+  it('the number of elements, or the sum of their values, in the results of all calls', () => {
+    const make = (random: Prng, kind: 'count' | 'sum', unread = 0): Made => {
+      const pages = Array.from({ length: 1 + random.below(3) }, () =>
+        Array.from({ length: 1 + random.below(6) }, () => ({
+          id: code(random),
+          cost: random.below(90_000) / 100,
+        })),
+      );
+      const rows = pages.flat();
+      const sum = rows.reduce((all, { cost }) => all + Math.round(100 * cost), 0) / 100;
+      const calls = [
+        ...pages.map((page) => JSON.stringify({ rows: page })),
+        ...Array(unread).fill('not a page'),
+      ];
+      const step = digest(
+        [
+          user('Tell the total.'),
+          ...shuffled(random, calls).flatMap((page) => called('look', { at: code(random) }, page)),
+        ],
+        { tools },
+      );
+      const told =
+        kind === 'count' ? `There are ${rows.length} rows.` : `The rows cost ${sum.toFixed(2)} EUR.`;
+      return { step, answer: textAnswer(told) };
+    };
+    expect(learns((random) => make(random, 'count'))).toBe(true);
+    expect(learns((random) => make(random, 'sum'))).toBe(true);
+    // A result that has no list may be an unread page.
+    expect(learns((random) => make(random, 'count', 1))).toBe(false);
   });
 
   it('the first element after the time in the task, or the cheapest element that meets a condition', () => {
