@@ -1,4 +1,4 @@
-/** Asks of actors that move to another process meanwhile. */
+/** Asks to actors that move to another process before they answer. */
 import { describe, expect, it } from 'vitest';
 import { RunClient } from '../../actors/run/client.ts';
 import { UsageMeterClient } from '../../actors/usage-meter/client.ts';
@@ -33,7 +33,7 @@ function moved(times: number): RuntimeErrorCode[] {
   return new Array(times).fill('actor_moved');
 }
 
-describe('an ask of an actor that moves', () => {
+describe('an ask to an actor that moves', () => {
   it('is repeated at most five times', async () => {
     expect(await askOwner(new MovingAsker(...moved(5)), TO, 'add', 1)).toBe(6);
     const unlucky = new MovingAsker(...moved(10));

@@ -1,7 +1,4 @@
-/**
- * Where movable actors live: on the first host that has a message for them, until that host does not need them any
- * more.
- */
+/** Where movable actors live: on the first host that has a message for them, until that host has released them. */
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -19,7 +16,7 @@ function makePlacement(): Placement {
 }
 
 describe('an actor that moves', () => {
-  it('lives on the first thread that asks, whichever asks later', () => {
+  it('lives on the first thread that asks, even if other threads ask later', () => {
     for (const own of [2, 3, 4]) {
       const placement = makePlacement();
       const sender = new Placer(placement, own);
@@ -29,7 +26,7 @@ describe('an actor that moves', () => {
     }
   });
 
-  it('lives where its hash says if a thread asks that cannot have it', () => {
+  it('lives on the thread that its hash selects, if the asking thread cannot have it', () => {
     const placement = makePlacement();
     const { moving: _, ...still } = placement;
     const expected = placeAddress(still, RUN);
@@ -38,7 +35,7 @@ describe('an actor that moves', () => {
     expect(expected).toBeGreaterThanOrEqual(2);
   });
 
-  it('stays while a message is on its way to it', () => {
+  it('does not move while a message is in transit to it', () => {
     const placement = makePlacement();
     const [own, other] = [new Placer(placement, 2), new Placer(placement, 3)];
     own.enter(RUN);
@@ -55,14 +52,14 @@ describe('an actor that moves', () => {
     expect(own.release(slot, 2)).toBe(false);
   });
 
-  it('does not affect the places of all other kinds', () => {
+  it('does not affect where actors of other kinds live', () => {
     const placement = makePlacement();
     const { moving: _, ...still } = placement;
     for (const own of [-1, 2, 3, 4])
       expect(new Placer(placement, own).enter(HUB)).toBe(placeAddress(still, HUB));
   });
 
-  it('has one owner at a time, whatever is sent, lost and released', () => {
+  it('has one owner at a time, even if messages are lost and slots are released', () => {
     const act = fc.record({
       sender: fc.integer({ min: -1, max: 3 }),
       what: fc.constantFrom('send', 'arrive', 'release'),

@@ -75,7 +75,7 @@ describe('a direct channel', () => {
 
   it('gives up a thread that hangs, which the pool then replaces', { tags: 'long' }, async () => {
     const channel = openChannel(createPool(1_500), 300);
-    // A slow machine may need several tries until the thread is up.
+    // On a slow machine, several calls may fail before the thread is up.
     while ((await channel.run('double', 1).catch(() => null)) === null);
     await expect(channel.run('hang', null)).rejects.toThrow('the call took too long');
     let found: unknown = null;

@@ -1,6 +1,6 @@
 /**
- * The host by itself, dispatch by dispatch: bounds, failures and starts of actors that are hard to bring about on
- * threads. The test controls time, links and io.
+ * A host without threads: bounds, failures and starts of actors that are hard to cause on real threads. The test
+ * controls time, links and io.
  */
 import { describe, expect, it } from 'vitest';
 import { ActorClient } from '../../src/runtime/actor-client.ts';
@@ -87,7 +87,7 @@ class DirectLink implements Link {
   }
 }
 
-/** Commits when the test says so. */
+/** A journal that completes a commit when the test says so. */
 class HandJournal implements JournalStore {
   waiting: { writes: readonly JournalWrite[]; done: CommitDone }[] = [];
   stored: JournalWrite[] = [];
@@ -109,7 +109,7 @@ class HandJournal implements JournalStore {
     this.waiting.push({ writes, done });
   }
 
-  /** Completes the pending commit; nothing is stored of the actors with these keys. */
+  /** Completes the pending commit, but stores nothing of the actors with these keys. */
   finishWithout(...lost: string[]): void {
     const { writes, done } = this.waiting.shift()!;
     this.stored.push(...writes.filter(({ key }) => !lost.includes(key)));
@@ -218,7 +218,7 @@ const box: Behaviour<BoxProtocol, { notes: unknown[] }, never, BoxInternal> = {
 };
 
 describe('io', () => {
-  it('delays new messages at its bound, and outcomes pass them', () => {
+  it('delays new messages at its bound, while outcomes are handled before them', () => {
     const { io, ask } = setUp(box, { max_io_in_flight: 2 });
     const [first, second, third, note] = [
       ask('fetch', 'x'),
@@ -238,7 +238,7 @@ describe('io', () => {
     expect(third).toMatchObject([{ error: { code: 'io_failed', retryable: false } }]);
   });
 
-  it('that ends after its actor failed has no owner', () => {
+  it('that ends after its actor failed has no effect', () => {
     const { io, ask, host, turns } = setUp(box);
     const fetching = ask('fetch', 'x');
     expect(codeOf(ask('throw'))).toBe('actor_failed');
@@ -252,7 +252,7 @@ describe('io', () => {
 });
 
 describe('an answer', () => {
-  it('that never comes is refused with its name, and so is one that cannot be sent', () => {
+  it('that is missing is reported with the name of the message, and so is one that cannot be sent', () => {
     const { ask, reports } = setUp(box);
     expect(codeOf(ask('silent'))).toBe('no_reply');
     expect(codeOf(ask('strange'))).toBe('no_reply');
@@ -260,12 +260,12 @@ describe('an answer', () => {
     expect(ask('note', 1)).toEqual([{ error: null, value: 1 }]);
   });
 
-  it('that is held counts against a bound', () => {
+  it('that is held back counts against a bound', () => {
     const { ask } = setUp(box, { max_held_replies: 2 });
     const held = [ask('hold'), ask('hold')];
     expect(codeOf(ask('note', 1))).toBe('mailbox_full');
     ask('throw');
-    // The bound applies to asks. The failing message was an ask and was not accepted.
+    // The bound applies to asks. The refused message was an ask.
     expect(held.map(codeOf)).toEqual([undefined, undefined]);
   });
 });
@@ -300,7 +300,7 @@ describe('timers', () => {
     expect(codeOf(ask('timers', 4))).toBe('actor_failed');
     turns.advance(1_000);
     expect(codeOf(ask('timers', 3))).toBe('ok');
-    // Setting them again replaces them.
+    // Timers that are set again replace the earlier ones.
     expect(codeOf(ask('timers', 3))).toBe('ok');
     turns.advance(1_000);
     expect(ask('note', 'x')).toEqual([{ error: null, value: 4 }]);
@@ -334,7 +334,7 @@ function makeLedger(version = 2): Behaviour<LedgerProtocol, { sum: number }, num
     initial: () => ({ sum: 0 }),
     persistence: {
       apply(state, amount) {
-        // In place: a later throw must still leave no trace.
+        // The state is changed in place. If the handler throws after that, the change must not remain.
         state.sum += amount;
         return state;
       },
@@ -378,7 +378,7 @@ describe('a persistent actor', () => {
     expect(second.map(([answer]) => answer?.value)).toEqual([4, 4]);
   });
 
-  it('keeps nothing of a message whose handler threw, in memory or stored', () => {
+  it('keeps nothing of a message whose handler threw, neither in memory nor in the store', () => {
     const { ask, journal, turns } = setUp(makeLedger());
     const [added, failed] = [ask('add', 1), ask('twice_then_throw', 100)];
     turns.advance(0);
@@ -391,7 +391,7 @@ describe('a persistent actor', () => {
     expect(journal.stored).toHaveLength(1);
   });
 
-  it('does not record what cannot be stored', () => {
+  it('does not record an event that cannot be stored', () => {
     const { ask, journal, turns } = setUp(makeLedger());
     expect(codeOf(ask('unstorable'))).toBe('actor_failed');
     turns.advance(1_000);
@@ -400,7 +400,7 @@ describe('a persistent actor', () => {
   });
 
   it('waits at its bound until the journal catches up', () => {
-    // Each message causes an answer and a count: two messages.
+    // Each message has two effects, an answer and a count. So two messages reach the bound.
     const { ask, journal, turns } = setUp(makeLedger(), { max_held_effects: 4 });
     const asks = Array.from({ length: 5 }, (_, i) => ask('add', i));
     turns.advance(0);
@@ -422,7 +422,7 @@ describe('a persistent actor', () => {
     const later = [ask('add', 20), ask('read'), ask('add', 6, 'c')];
     journal.finish(new Error('disk full'));
     expect([lost, other, later[0]!, later[1]!].map(codeOf)).toEqual(new Array(4).fill('storage_unavailable'));
-    // What another actor recorded meanwhile is unaffected.
+    // The events that another actor recorded meanwhile are not affected.
     expect(journal.waiting.map(({ writes }) => writes.map(({ key }) => key))).toEqual([['c']]);
     journal.finish();
     expect(later[2]).toEqual([{ error: null, value: 6 }]);
@@ -486,7 +486,7 @@ describe('a persistent actor', () => {
   });
 });
 
-/** A store that the actors wait for. Each load ends when the test says so. */
+/** A host with a store that answers later. Each load ends when the test says so. */
 function setUpFar(policy: Partial<KindPolicy> = {}) {
   const parts = setUp(makeLedger(), policy);
   const { journal, turns } = parts;
@@ -504,13 +504,13 @@ function setUpFar(policy: Partial<KindPolicy> = {}) {
     });
     return deferred.promise;
   };
-  /** Ends the loads that run now. */
+  /** Ends all running loads. */
   const load = async (): Promise<string[]> => {
     const running = loads.splice(0);
     for (const { end } of running) await end();
     return running.map(({ key }) => key);
   };
-  /** Adds, and makes that durable. */
+  /** Adds an amount, and makes the event durable. */
   const add = async (amount: number, key = 'a'): Promise<Answer[]> => {
     const answers = parts.ask('add', amount, key);
     await load();
@@ -540,7 +540,7 @@ describe('an actor that a store reads later', () => {
     await add(1, 'a');
     const slow = ask('read', null, 'b');
     expect(ask('read', null, 'a')).toEqual([{ error: null, value: 1 }]);
-    // Makes room by passivating a; b is not idle.
+    // Actor a is passivated to make room, because b is not idle.
     const third = ask('read', null, 'c');
     expect([codeOf(third), codeOf(ask('read', null, 'd'))]).toEqual([undefined, 'too_many_actors']);
     await load();
@@ -625,12 +625,12 @@ describe('an actor that a store reads later', () => {
     expect(await load()).toEqual(['a']);
     expect(read).toEqual([{ error: null, value: 1 }]);
     expect(left).toEqual(['a']);
-    // Nothing is recorded since, so nothing is written.
+    // No event was recorded since the last commit, so nothing is written.
     turns.advance(5_000);
     expect([journal.waiting, left]).toEqual([[], ['a', 'a']]);
   });
 
-  it('is waited for by the drain', async () => {
+  it('delays the end of a drain until it is loaded', async () => {
     const { ask, host, turns, load } = setUpFar();
     const read = ask('read');
     let isDrained = false;
@@ -657,7 +657,7 @@ describe('an actor that a store reads later', () => {
 });
 
 describe('an actor with another owner', () => {
-  it('tells askers that nothing was stored, and continues from what the other has stored', async () => {
+  it('tells askers that nothing was stored, and continues from the state that the other owner has stored', async () => {
     const { ask, journal, turns, load, add, reports, host } = setUpFar();
     await add(1);
     await add(1, 'b');
@@ -670,7 +670,8 @@ describe('an actor with another owner', () => {
     expect([lost, later[0]!, later[1]!].map(codeOf)).toEqual(new Array(3).fill('actor_moved'));
     expect(lost).toMatchObject([{ error: { retryable: true } }]);
     expect(other).toEqual([{ error: null, value: 6 }]);
-    // Nothing waits for it, so it left memory; what other actors recorded meanwhile is unaffected.
+    // No message waits for the actor, so it left memory. The events that other actors recorded meanwhile are not
+    // affected.
     expect(host.stats().kinds.ledger!.live).toBe(2);
     expect(journal.waiting.map(({ writes }) => writes.map(({ key }) => key))).toEqual([['c']]);
     journal.finish();
@@ -685,7 +686,7 @@ describe('an actor with another owner', () => {
   });
 
   it('handles the messages that waited after it is loaded again', async () => {
-    // Each message causes an answer and a count: two messages.
+    // Each message has two effects, an answer and a count. So two messages reach the bound.
     const { ask, journal, turns, load, add } = setUpFar({ max_held_effects: 2 });
     await add(1);
     const asks = [2, 3, 4].map((amount) => ask('add', amount));
@@ -701,7 +702,7 @@ describe('an actor with another owner', () => {
     expect(asks.slice(1)).toMatchObject([[{ value: 4 }], [{ value: 8 }]]);
   });
 
-  it('leaves memory at once when the store says so, and is loaded for the next message', async () => {
+  it('leaves memory at once when the store reports its loss, and is loaded for the next message', async () => {
     const { ask, journal, load, add, host } = setUpFar();
     await add(1);
     const lost = [{ kind: 'ledger', key: 'a' }];
@@ -713,7 +714,7 @@ describe('an actor with another owner', () => {
     expect(read).toEqual([{ error: null, value: 8 }]);
   });
 
-  it('is loaded once more if the store says so during the load', async () => {
+  it('is loaded again if the store reports its loss during the load', async () => {
     const { ask, journal, loads } = setUpFar();
     const read = ask('read');
     const first = loads.shift()!;
@@ -729,7 +730,7 @@ describe('an actor with another owner', () => {
   it.each([
     ['was stored', []],
     ['was not stored', ['a']],
-  ])('handles nothing until its commit is decided, which %s', async (_name, lost) => {
+  ])('handles no message until its commit is decided, which %s', async (_name, lost) => {
     const { ask, journal, turns, loads, load, add } = setUpFar();
     await add(1);
     const added = ask('add', 2);
@@ -747,7 +748,8 @@ describe('an actor with another owner', () => {
   it('writes no snapshot of its old state over the events of the new owner', async () => {
     const { ask, journal, turns, loads, load, add } = setUpFar();
     for (let amount = 1; amount <= 3; amount++) await add(amount);
-    // The third event made a snapshot due, which is in its commit. A fourth event is recorded with the next.
+    // After the third event a snapshot was due, and it is in the same commit. The fourth event is recorded with the
+    // next commit.
     const added = ask('add', 4);
     turns.advance(0);
     journal.onLost!([{ kind: 'ledger', key: 'a' }]);
@@ -826,7 +828,7 @@ describe('draining', () => {
     expect(isDrained).toBe(false);
     io[0]!.done(null, 'X');
     turns.advance(0);
-    // The event is stored, so a snapshot would only delay the end.
+    // The drain takes no snapshot: the event is stored, so a snapshot would only delay the end.
     expect(journal.waiting).toEqual([]);
     await drained;
     expect(host.stats().kinds).toMatchObject({ ledger: { live: 0 }, box: { live: 0 } });
@@ -860,7 +862,7 @@ describe('a client', () => {
     expect(heard.slice(4)).toEqual(['two: 0 down', 'two: 0 up']);
   });
 
-  it('gives up at the deadline of each ask, with one timer', () => {
+  it('gives up each ask at its deadline, with a single timer', () => {
     const { client, turns } = setUp(box);
     const gone: number[] = [];
     for (const deadline_ms of [300, 100, 200, 100]) {

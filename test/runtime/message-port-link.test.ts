@@ -1,4 +1,4 @@
-/** The link over message ports: everything arrives unchanged, in order and within bounds, until the end. */
+/** The link over message ports: frames arrive unchanged and in order, within bounds, until the link closes. */
 import { createHash, randomBytes } from 'node:crypto';
 import { Worker } from 'node:worker_threads';
 import { afterEach, describe, expect, it } from 'vitest';
@@ -101,7 +101,7 @@ describe('a link', () => {
     const [a, b] = open();
     const prng = createPrng(5);
     const sent: Frame[] = [];
-    // Sizes around the one below which a batch is copied, around the slab's size, and far above both.
+    // Sizes around the limit below which a batch is copied, sizes around the slab's size, and much larger ones.
     const sizes = [0, 1, 100, 8_150, 8_192, 8_300, 65_400, 65_536, 66_000, 300_000, 1_500_000];
     for (let i = 0; i < 200; i++) {
       const bodies = Array.from(
@@ -130,7 +130,7 @@ describe('a link', () => {
     expect(frame).toMatchObject({ payload: { list: [1] }, bodies: [new Uint8Array(Buffer.from('before'))] });
   });
 
-  it('passes bodies in shared memory on without a copy, among others', async () => {
+  it('passes on bodies in shared memory without a copy, together with other bodies', async () => {
     const [a, b] = open(10_000);
     const memory = new SharedArrayBuffer(3_000_000);
     const views = [
@@ -171,19 +171,19 @@ describe('a link', () => {
     expect(a.stats().batches_sent).toBe(1);
   });
 
-  it('refuses what would exceed its bytes in transit, and accepts it later', async () => {
+  it('refuses frames that would exceed the bound on bytes in transit, and accepts them later', async () => {
     const [a, b] = open(10_000);
     const received = collect(b, 3);
     expect(a.send(tell(0, [new Uint8Array(4_000)]))).toBe(true);
     expect(a.send(tell(1, [new Uint8Array(4_000)]))).toBe(true);
     expect(a.send(tell(2, [new Uint8Array(4_000)]))).toBe(false);
-    // Small ones still pass.
+    // Small frames are still accepted.
     expect(a.send(tell(3))).toBe(true);
     const payloads = (await received).map((frame) => frame.type === 'tell' && frame.payload);
     expect(payloads).toEqual([0, 1, 3]);
     expect(a.stats()).toMatchObject({ refused: 1, bytes_in_flight: 0 });
     const alone = collect(b, 1);
-    // A single frame that is larger than the bound.
+    // A single frame may be larger than the bound.
     expect(a.send(tell(4, [new Uint8Array(50_000)]))).toBe(true);
     expect(a.send(tell(5))).toBe(false);
     expect(await alone).toHaveLength(1);
@@ -206,14 +206,14 @@ describe('a link', () => {
     expect(await alone).toMatchObject([{ type: 'tell', payload: 3 }]);
   });
 
-  it('leaves turns to the rest of the loop under a flood', async () => {
+  it('lets other work of the event loop run during a flood of frames', async () => {
     const [a, b] = open();
     const total = 3_000;
     let [arrived, turns] = [0, 0];
     const { promise, resolve } = createDeferred();
     b.onFrame = () => {
       arrived++;
-      // Each frame takes time, so that all of them exceed the budgets of many turns.
+      // Each frame takes some time, so that all frames together take longer than the budgets of many turns.
       const until = performance.now() + 0.05;
       while (performance.now() < until);
       if (arrived === total) resolve();
@@ -275,7 +275,7 @@ describe('a link', () => {
     expect(await promise).toEqual(['sent']);
   });
 
-  it('throws at the sender what cannot be encoded, and continues', async () => {
+  it('throws at the sender if a value cannot be encoded, and continues', async () => {
     const [a, b] = open();
     const received = collect(b, 1);
     expect(() => a.send(tell({ big: 2n ** 80n }))).toThrow();

@@ -69,7 +69,7 @@ function add({ client }: Thread, amount: number): Promise<Totals> {
   return client.ask(ADDRESS, 'add', { amount }, FAR) as Promise<Totals>;
 }
 
-it('actors stay while they are asked, and move to the next caller after a quiet time', {
+it('actors stay while they get messages, and move to the next caller after a quiet time', {
   tags: 'long',
 }, async () => {
   const { placement, threads } = openTwo();
@@ -81,7 +81,7 @@ it('actors stay while they are asked, and move to the next caller after a quiet 
     Array.from({ length: 20 }, (_, at) => at + 2),
   );
   expect(placeAddress(placement, ADDRESS)).toBe(2);
-  // Not asked for: what is idle leaves memory, and its host lets go of it.
+  // No message is sent here. An idle actor leaves memory, and its host releases it.
   const claims = new Claims(placement.moving!);
   const slot = claims.slotOf(spreadAddress(placement, ADDRESS).hash);
   await expect.poll(() => claims.ownerOf(slot)).toBeNull();
@@ -93,7 +93,7 @@ it('actors stay while they are asked, and move to the next caller after a quiet 
   await close(threads);
 });
 
-it('actors fail at once when their host dies under load, and return with everything answered', async () => {
+it('asks fail at once when the host dies under load, and the actors return with everything that was acknowledged', async () => {
   const { placement, threads } = openTwo();
   const [first, second] = threads;
   await add(first, 1);

@@ -23,7 +23,7 @@ function makeCounter(
 }
 
 describe('rows', () => {
-  it('are stored with the event before them, beside those that the event itself causes', () => {
+  it('are stored with the event before them, in addition to the rows that the event itself causes', () => {
     const kit = new ActorKit(
       makeCounter((context) => {
         expect(context.persist(1)).toBe(1);

@@ -31,7 +31,7 @@ function keyOn(host: number, from = 0): string {
 interface Opened {
   client: ActorClient;
   host: ServerHost;
-  /** What was told of faults. */
+  /** The reported faults. */
   downs: string[];
   ups: number[];
   disposed: number;
@@ -54,7 +54,7 @@ function open(
         journal,
         adapters: {},
         report: () => {
-          // A fault of the host itself, which no code there expects.
+          // A fault of the host itself, which its code does not expect.
           if (parts.throwing?.now) throw new Error('the log is gone');
         },
         dispose: async () => {
@@ -119,7 +119,7 @@ describe('a local link', () => {
 });
 
 describe('a host on a server thread', () => {
-  it('answers only when what was recorded is stored, and drains its actors at its end', async () => {
+  it('answers only when the recorded events are stored, and drains its actors at its end', async () => {
     const disk: Disk = new Map();
     const gate = createDeferred();
     const client = new ActorClient(PLACEMENT, loopScheduler);
@@ -155,7 +155,7 @@ describe('a host on a server thread', () => {
     await again.host.stop();
   });
 
-  it('answers a fence at once, with everything committed where other threads read it', async () => {
+  it('answers a fence at once, and other threads can then read every commit', async () => {
     let settled = 0;
     const client = new ActorClient(PLACEMENT, loopScheduler);
     const inner = new MemoryJournal(new Map());
@@ -178,7 +178,7 @@ describe('a host on a server thread', () => {
     const host = new ServerHost({ index: HERE, placement: PLACEMENT, client, open: () => parts });
     await client.fence();
     expect(settled).toBe(1);
-    // Actors that cannot move there now must not be waited for forever.
+    // The fence must not wait forever for actors that cannot move to this host.
     await client.fence();
     expect(settled).toBe(2);
     expect(await ask({ client }, 'add', 4)).toEqual({ total: 4, count: 1 });
@@ -195,7 +195,7 @@ describe('a host on a server thread', () => {
     await opened.host.stop();
   });
 
-  it('fails alone: waiting requests fail at once, and it restarts from the stored state', async () => {
+  it('fails without its thread: waiting requests fail at once, and the host restarts from the stored state', async () => {
     const throwing = { now: false };
     const opened = open(new Map(), { throwing });
     await ask(opened, 'add', 5);
@@ -215,7 +215,7 @@ describe('a host on a server thread', () => {
     expect(opened.disposed).toBe(2);
   });
 
-  it('waits for a store that answers later, and fails alone when that answer is its fault', async () => {
+  it('waits for a store that answers later, and fails without its thread if the answer is a fault', async () => {
     const inner = new MemoryJournal();
     const asked: (() => void)[] = [];
     const journal: JournalStore = {
@@ -249,7 +249,7 @@ describe('a host on a server thread', () => {
     expect(asked).toHaveLength(1);
     asked.shift()!();
     expect(await added).toEqual({ total: 3, count: 1 });
-    // Another owner: the actor is loaded again.
+    // The actor has another owner, so it is loaded again.
     journal.onLost!([{ kind: LEDGER_KIND, key: keyOn(HERE) }]);
     const read = ask({ client }, 'add', 4);
     asked.shift()!();
@@ -290,7 +290,7 @@ describe('a host on a server thread', () => {
     };
     connect();
     expect(await ask({ client: other }, 'add', 3)).toEqual({ total: 3, count: 1 });
-    // A tell between two hosts.
+    // Hosts of two threads send each other tells.
     const peer = new ActorClient(PLACEMENT, loopScheduler);
     const far = new ServerHost({
       index: THERE,

@@ -74,7 +74,7 @@ describe('a thread', () => {
     await down.promise;
     await client.waitUp();
     expect(threads.restarts[0]).toBeGreaterThanOrEqual(1);
-    // With so short a timeout, this thread may be down again.
+    // The timeout is so short that this thread may be down again.
     await expect.poll(async () => (await threads.stats())[0]).toMatchObject({ index: 0 });
   });
 

@@ -20,7 +20,7 @@ import type { ClientWork } from '../fixtures/client-worker.ts';
 import { pause } from '../fixtures/patience.ts';
 
 const PLACEMENT: Placement = { hosts: 2, pins: {} };
-/** Far longer than any of these tests takes: an earlier failure did not wait for it. */
+/** Far longer than any of these tests takes. An ask that fails earlier did not wait for its deadline. */
 const FAR_DEADLINE = { deadline_ms: 600_000 };
 
 let folder: string;
@@ -154,7 +154,7 @@ describe('messages', () => {
     expect(answers.map((answer) => answer.total)).toEqual(keys.flatMap(() => [1, 11, 111]));
   });
 
-  it('may be tells, whose order with asks is kept', async () => {
+  it('may be tells, which keep their order among asks', async () => {
     for (let i = 0; i < 50; i++) expect(client.tell(ledgerAt('told'), 'add', { amount: 1 })).toBe(true);
     expect(await askLedger('told', 'read', null)).toEqual({ total: 50, count: 50 });
   });
@@ -174,7 +174,7 @@ describe('messages', () => {
     const sentBefore = linkBytes();
     const ask = client.ask(box, 'weigh', null, { ...FAR_DEADLINE, bodies });
     for (const body of bodies) body.fill(0);
-    // All are views of the one transferred piece of memory: nothing was copied on arrival.
+    // All bodies are views of one piece of transferred memory, so nothing was copied on arrival.
     expect(await ask).toEqual({ sha256: hashes, buffers: 1 });
     const size = bodies.reduce((sum, body) => sum + body.length, 0);
     expect(linkBytes() - sentBefore).toBeLessThan(size + 1_000);
@@ -221,12 +221,12 @@ describe('deadlines', () => {
     const box = { kind: boxKind('reject'), key: 'late' };
     const count = () => client.deadLetters.counts().late_reply ?? 0;
     const before = count();
-    // A message that reaches its thread too late is neither handled nor answered; then the next one gets more time.
+    // A message that reaches its thread after the deadline is not handled. The next attempt has a longer deadline.
     for (let deadline_ms = 20; count() === before; deadline_ms *= 2) {
       flip(SWITCH.gate_shut, 1);
       await failure(client.ask(box, 'hold', null, { deadline_ms }));
       flip(SWITCH.gate_shut, 0);
-      // Comes behind it.
+      // This ask is handled after the held message.
       await client.ask(box, 'seen', null, FAR_DEADLINE);
     }
     expect(count()).toBe(before + 1);
@@ -355,7 +355,7 @@ describe('a full mailbox', () => {
 });
 
 describe('persistent actors', () => {
-  it('show nothing before it is durable: no answer, no tell, no publication', async () => {
+  it('send no answer, tell or publication before the event behind it is durable', async () => {
     const [key, other] = [keyOn(0), keyOn(0)];
     const published: unknown[] = [];
     client.subscribe('totals', (payload) => published.push(payload));
@@ -381,7 +381,7 @@ describe('persistent actors', () => {
     await until(async () => (await askLedger(other, 'read', null)).total === 2);
   });
 
-  it('return to the stored state when a commit fails, and notify their askers', async () => {
+  it('return to the stored state when a commit fails, and tell the askers', async () => {
     const key = keyOn(0);
     await add(key, 5);
     flip(SWITCH.commits_failing, 1);
@@ -419,13 +419,14 @@ describe('supervision', () => {
       return next;
     };
     let told = await failTooOften();
-    // If the machine stalled just then, the failure was forgiven before it could be reported; another one follows.
+    // If the machine stalled at that moment, the failure was forgiven before it could be reported. Then another failure
+    // follows.
     while (!(told instanceof RuntimeError)) {
       key = keyOn(0);
       told = await failTooOften();
     }
     expect(told).toMatchObject({ code: 'actor_stopped', retryable: true });
-    // Its neighbours notice nothing.
+    // Other actors of the thread are not affected.
     expect((await add(keyOn(0))).count).toBe(1);
     let back: Totals | null = null;
     await until(async () => {
@@ -468,7 +469,7 @@ describe('stopping', () => {
     await journal.close();
   });
 
-  it('refuses what comes afterwards', async () => {
+  it('refuses later messages', async () => {
     await add('a');
     await threads.stop();
     await until(() => !client.isUp(0) && !client.isUp(1));
@@ -484,7 +485,7 @@ describe('a failed start', () => {
 
   it('ends with the reason of the first failed thread, in one line, and can be stopped', async () => {
     const options: TestHostOptions = {
-      // A path below a file cannot be a folder.
+      // The start fails, because a path below a file cannot be a folder.
       journal_path: join(folder, 'main.mdb', 'journal.mdb'),
       switch: new SharedArrayBuffer(16),
     };
@@ -515,10 +516,10 @@ describe('a stop during the start', () => {
       const journal_path = join(folder, `stopped-${round}.mdb`);
       const options: TestHostOptions = { journal_path, switch: new SharedArrayBuffer(16) };
       const starting = new ActorThreads({ entry: url, placement: PLACEMENT, options, loading_ms: 600_000 });
-      // From the very beginning until well into the loading of modules.
+      // The stop comes at different times, from the beginning until many modules are loaded.
       for (let turn = 0; turn < round * 500; turn++) await new Promise((resolve) => setImmediate(resolve));
       await starting.stop();
-      // These had begun to open it.
+      // At least one thread had begun to open the journal.
       expect(existsSync(journal_path)).toBe(true);
     }
   });

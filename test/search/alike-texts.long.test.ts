@@ -33,7 +33,7 @@ async function embedAll(
   return vectors;
 }
 
-/** By the embedder's own numbers, which an index does not keep. */
+/** Compares the embedder's own vectors, which are more exact than the vectors of an index. */
 function findNearest(vectors: readonly Float32Array[], query: Float32Array): number[] {
   const similarities = vectors.map((vector) => cosineOf(vector, query));
   const ids = vectors.map((_, id) => id).sort((a, b) => similarities[b]! - similarities[a]!);
@@ -49,7 +49,7 @@ describe('a search among similar texts', () => {
     const vectors = await embedAll(model, TEXTS, tell);
     const queries = await embedAll(model, QUERIES, (n) => tell(n * 1_733 + TEXTS));
     const { length: dimensions } = vectors[0]!;
-    // Like a shared index.
+    // With the settings of a shared index.
     const graph = new HnswIndex(loadHnswlib(), dimensions, null, true);
     for (const [id, vector] of vectors.entries()) graph.add(id, vector);
     while (graph.tend(1_000));

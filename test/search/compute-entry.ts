@@ -1,4 +1,6 @@
-/** A pool entry whose model can be told to die, hang or fail: the text says which. */
+/**
+ * An entry of the compute pool for tests. The text of a request can make the model die, hang or fail. Compute thread.
+ */
 import type { ComputeCall } from '../../src/runtime/compute-pool.ts';
 import { type EmbedInput, MODEL_TASK } from '../../src/search/embedder.ts';
 

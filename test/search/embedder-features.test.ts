@@ -50,7 +50,7 @@ afterAll(async () => {
   rmSync(dir, { recursive: true });
 });
 
-/** What the graph should say. */
+/** The vector that the model should return. */
 function embedByHand(text: string): number[] {
   const sketch = new Float64Array(SKETCH);
   const counts = countPieces(tokenizer.encode(text).ids, new Set([THE]));

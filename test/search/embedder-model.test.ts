@@ -52,7 +52,7 @@ describe('an export with a hidden state', () => {
     expectClose(await model.embed(['']), unit([4, 3, -2.25]));
   });
 
-  it('ignores padding, whatever stands beside a text', async () => {
+  it('ignores padding, so the other texts of a batch have no effect', async () => {
     const model = await open();
     const texts = ['fox', 'red fox runs running red fox', 'unheard', ''];
     const together = await model.embed(texts);
@@ -100,7 +100,7 @@ describe('an export with a hidden state', () => {
 });
 
 describe('an export with its own sentence embedding', () => {
-  it('provides that, normalised', async () => {
+  it('returns this embedding, normalised', async () => {
     const model = await open({ output: 'sentence' });
     expectClose(
       await model.embed(['fox', 'red fox']),

@@ -74,7 +74,7 @@ describe('the shipped model', () => {
     }
   });
 
-  it('returns the same numbers for a text alone, among others, and in another thread', async () => {
+  it('returns the same numbers for a text alone, in a batch, and in another thread', async () => {
     const together = await embedder.embed(ODD);
     const other = createPool(ENTRY);
     const again = await OnnxEmbedder.open(other.run, 1);
@@ -90,7 +90,7 @@ describe('the shipped model', () => {
     }
   });
 
-  it('places texts about the same thing closer together', async () => {
+  it('returns more similar vectors for texts about the same subject', async () => {
     const [query, same, unlike] = await embedder.embed([
       'The test suite fails because the database connection times out',
       'database connection timed out, so tests are failing',
@@ -114,7 +114,7 @@ describe('the shipped model', () => {
     expect(await there.embed(['one way', 'or another'])).toEqual(
       await embedder.embed(['one way', 'or another']),
     );
-    // Like an actor: runs the task itself.
+    // The other thread runs the task directly, as an actor does.
     const flat = (await compute(EMBED_TASK, { texts: ['one way'] })) as Float32Array;
     expect(flat).toHaveLength(embedder.dimensions);
     port.close();
@@ -159,7 +159,7 @@ describe('waiting texts', () => {
     return { runs, compute, waitForRun };
   }
 
-  it('run together if they come in one turn, or during another run', async () => {
+  it('run together if they arrive in one turn, or during another run', async () => {
     const { runs, compute, waitForRun } = createManual();
     const embedder = await OnnxEmbedder.open(compute, 1);
     const answers = [embedder.embed(['a']), embedder.embed(['bb', 'ccc'])];

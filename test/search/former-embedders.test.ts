@@ -99,7 +99,7 @@ describe('a former embedder', () => {
     expect(listFormerEmbedders(SHIPPED, null, line.run)).toHaveLength(0);
   });
 
-  it('is the same service’s other model; the key goes to no other service', async () => {
+  it('may be another model of the same service; the key is sent to no other service', async () => {
     const keys: (string | undefined)[] = [];
     const server = createServer((request, response) => {
       keys.push(request.headers.authorization);

@@ -22,7 +22,7 @@ function createVectors(seed: number, size = SIZE): Float32Array[] {
   });
 }
 
-/** Ids are places, which may be reused; names are permanent. */
+/** An index whose vectors have names. Ids are positions and may be used again; names are permanent. */
 function createIndex(vectors: readonly Float32Array[]): HnswIndex {
   const index = new HnswIndex(loadHnswlib(), DIMENSIONS);
   for (const [id, vector] of vectors.entries()) index.add(id, vector);
@@ -60,7 +60,7 @@ describe('a graph on the disk', () => {
     for (const query of queries) expect(index.search(query, 10)).toEqual(saved.search(query, 10));
   });
 
-  it('is loaded under other ids, as far as its vectors are unchanged', async () => {
+  it('is loaded under other ids, except for vectors that have changed', async () => {
     const { folder } = createFolder();
     await folder.save('one', KIND, saved, nameOf);
     // The store has lost a third of its vectors, has replaced some, and has new ones.
@@ -101,7 +101,7 @@ describe('a graph on the disk', () => {
     }
   });
 
-  it('excludes what was removed, and can be saved again', async () => {
+  it('contains no removed vector, and can be saved again', async () => {
     const { folder, dir } = createFolder();
     const index = createIndex(vectors);
     await folder.save('one', KIND, saved, nameOf);
@@ -190,7 +190,7 @@ describe('a graph on the disk', () => {
     expect(list(dir)).toHaveLength(2);
   });
 
-  it('leaves no files of other names, and no remains of a crash', async () => {
+  it('removes files with other names, and the remains of a crash', async () => {
     const { folder, dir } = createFolder();
     await folder.save('one', KIND, saved, nameOf);
     await folder.save('two-2', KIND, saved, nameOf);

@@ -22,7 +22,7 @@ it('each caller gets the vectors of its texts', async () => {
   expect(runs).toEqual([['a', 'bb', 'ccc']]);
 });
 
-it('one run is made at a time, and a full run is cut', async () => {
+it('one run is in progress at a time, and texts beyond its bound wait for the next', async () => {
   const sizes: number[] = [];
   let underWay = 0;
   const merged = new MergedRuns(async (texts) => {

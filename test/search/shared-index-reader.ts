@@ -1,6 +1,6 @@
 /**
- * A thread that searches a shared index until it is ended. It counts the searches that do not find a permanent
- * vector first.
+ * A thread that searches a shared index until it is told to end. It counts the searches whose first result is not the
+ * permanent vector.
  */
 import { workerData } from 'node:worker_threads';
 import { SharedIndexes } from '../../src/search/index-catalog.ts';
@@ -22,7 +22,7 @@ for (let n = 0; Atomics.load(state, 0) === 0; n++) {
   if (found === null) continue;
   const place = found.findIndex(({ name }) => name === `pat_${id}`);
   if (place > 0 || (place === 0 && Math.abs(found[0]!.similarity - 1) > 1e-5))
-    throw new Error(`${id} was asked for, found is ${JSON.stringify(found)}`);
+    throw new Error(`${id} was searched for, but the search found ${JSON.stringify(found)}`);
   if (place < 0) Atomics.add(state, 2 + 2 * at, 1);
   Atomics.add(state, 1 + 2 * at, 1);
 }

@@ -67,7 +67,7 @@ function compare(
 }
 
 describe('a shared index', () => {
-  it('equals its thread’s index, whatever is added and removed', () => {
+  it('has the same results as the index of its own thread, after vectors are added and removed', () => {
     const step = fc.record({
       op: fc.constantFrom('add', 'add', 'remove', 'tend'),
       id: fc.nat(40),
@@ -107,7 +107,7 @@ describe('a shared index', () => {
   });
 
   it.each([24, 500])(
-    'equals it with a graph of %i dimensions, too: through changes, a compaction and changing blocks',
+    'has the same results with a graph of %i dimensions, after changes, a compaction and new blocks',
     { tags: 'long' },
     (dimensions) => {
       const sharing = share(dimensions);
@@ -133,7 +133,7 @@ describe('a shared index', () => {
       for (let n = 0; n < 300; n++) sharing.add(prng.below(count + 200), randomVector(prng, dimensions));
       ask();
       while (sharing.index.tend(50));
-      // Enough changes to rebuild the graph.
+      // After so many changes, the graph is built again.
       for (let id = 0; id < count; id += 2) sharing.remove(id);
       ask();
       while (sharing.index.tend(50));
@@ -216,7 +216,7 @@ describe('a catalog', () => {
     expect(reader.search({ name: 'one', ...query })).toBeNull();
     catalog.serve(VECTORS);
     const next = new IndexCatalog(key);
-    // The thread that opened it first changes the index, which can no longer be found.
+    // The first catalog's index can still be changed, but searches no longer find it.
     catalog.serve(VECTORS);
     expect(reader.search({ name: 'one', ...query })).toBeNull();
     next.serve(VECTORS);
@@ -227,7 +227,7 @@ describe('a catalog', () => {
     expect(reader.list([])).toBeNull();
   });
 
-  it('makes no caller wait: an index that is being changed says so', () => {
+  it('does not block a caller: a search returns null while the index is being changed', () => {
     const sharing = share(2);
     sharing.add(0, Float32Array.of(1, 0));
     const found = sharing.shared.change(() => sharing.reader.search({ name: 'one', ...query }));
@@ -235,7 +235,7 @@ describe('a catalog', () => {
     expect(sharing.reader.search({ name: 'one', ...query })).toHaveLength(1);
   });
 
-  it('leaves a search of very many to the index thread', () => {
+  it('leaves a search through very many vectors to the thread of the index', () => {
     const sharing = share(2);
     for (let id = 0; id < 4_097; id++) sharing.add(id, Float32Array.of(1, 0));
     expect(sharing.reader.search({ name: 'one', ...query })).toBeNull();
@@ -255,7 +255,7 @@ describe('threads that search while one changes', () => {
   const DIMENSIONS = 24;
   const READERS = 3;
 
-  it('find what stays there all the time, whichever of them is ended meanwhile', {
+  it('find a vector that is always there, even if other searching threads are ended', {
     tags: 'long',
   }, async () => {
     const sharing = share(DIMENSIONS);
@@ -301,12 +301,12 @@ describe('threads that search while one changes', () => {
     const misses = Array.from({ length: READERS }, (_, at) => Atomics.load(state, 2 + 2 * at));
     // A walk is approximate.
     for (const [at, times] of searched().entries()) expect(misses[at]).toBeLessThanOrEqual(0.02 * times);
-    // No reader is inside any more, so the next change need not wait for the thread that was ended.
+    // The ended thread does not hold the index, so the next change does not wait.
     sharing.remove(lasting.length);
     compare(sharing, lasting[3]!, 5, 0.1, null);
   });
 
-  it('find nothing more when the changing thread is ended, even in the middle of a change', async () => {
+  it('find nothing after the changing thread has ended, even in the middle of a change', async () => {
     const key = randomUUID();
     const writer = new Worker(new URL('./shared-index-writer.ts', import.meta.url), {
       workerData: { key, vectors_id: VECTORS },
@@ -339,7 +339,7 @@ describe('threads that search while one changes', () => {
     expect(reader.search(query)).toBeNull();
     await writer.terminate();
     expect(reader.list(['one'])).toBeNull();
-    // Another takes its place.
+    // Another catalog replaces that of the ended thread.
     const catalog = new IndexCatalog(key, loadGraphEngine());
     onTestFinished(() => catalog.close());
     catalog.serve(VECTORS);

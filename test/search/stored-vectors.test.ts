@@ -1,4 +1,4 @@
-/** Stored vectors: what comes back is close, whatever the numbers are. */
+/** Stored vectors: the numbers that are read are close to the numbers that were stored. */
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { roundVector } from '../../src/domain/pattern-rows.ts';

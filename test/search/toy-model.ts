@@ -4,13 +4,13 @@ import { join } from 'node:path';
 import { OnnxGraph } from '../../src/search/model-maker/onnx-graph.ts';
 
 export const TOKENS = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', 'red', 'fox', 'run', '##ning', '##s'] as const;
-/** By token id: its value in the graph's last hidden state. */
+/** The last hidden state of each token, by the token's id. */
 export const STATES = TOKENS.map((_, id) => [id + 1, (id * id) % 7, -id]);
 /** Row of token type 0, which the graph adds to every token. */
 export const TYPE_ZERO = [0.5, 0, 0.25];
 
 export interface ToyOptions {
-  /** Where the graph lies. */
+  /** The path of the graph. */
   graph_file?: 'model.onnx' | 'onnx/model.onnx';
   /** `sentence` also returns the sum of a text's own tokens as `sentence_embedding`. */
   output?: 'hidden' | 'sentence' | 'logits';
@@ -63,7 +63,7 @@ export function writeToyModel(dir: string, options: ToyOptions = {}): void {
   }
 }
 
-/** As in published BERT exports, with a vocabulary of nine. */
+/** The tokenizer of published BERT exports, with a vocabulary of nine tokens. */
 const TOKENIZER = {
   version: '1.0',
   added_tokens: [0, 1, 2, 3].map((id) => ({

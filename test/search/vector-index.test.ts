@@ -13,7 +13,7 @@ const KINDS: Record<string, (dimensions: number) => VectorIndex> = {
   hnsw: (dimensions) => new HnswIndex(loadHnswlib(), dimensions),
 };
 
-/** What no vector holds. */
+/** Numbers that no vector may contain. */
 const ABSURD = [Number.NaN, Infinity, -Infinity, 3e38, -(2 ** 21)];
 const withNumber = (number: number) => Float32Array.of(1, number);
 
@@ -27,7 +27,7 @@ function randomVector(prng: Prng, dimensions = D): Float32Array {
   return unit(Array.from({ length: dimensions }, () => prng.float() + prng.float() + prng.float() - 1.5));
 }
 
-/** Texts about the same subject are near each other: vectors around this many centres. */
+/** Makes vectors around this many centres, like texts about this many subjects. */
 function createTopics(prng: Prng, topics: number, dimensions: number): () => Float32Array {
   const centres = Array.from({ length: topics }, () => randomVector(prng, dimensions));
   return () => {
@@ -108,7 +108,7 @@ describe.each(Object.entries(KINDS))('the %s index', (_name, make) => {
     expect(index.search(Float32Array.of(1, 0), 1)[0]!.id).toBe(2 ** 32 - 1);
   });
 
-  it('accepts an id again, in place and after its removal, also with a graph', () => {
+  it('accepts an id again while its vector exists and after its removal, also with a graph', () => {
     const index = make(D);
     const prng = createPrng(5);
     for (let id = 0; id < GRAPH_SIZE_MIN + 50; id++) index.add(id, randomVector(prng));
@@ -127,7 +127,7 @@ describe.each(Object.entries(KINDS))('the %s index', (_name, make) => {
     expect(index.size).toBe(GRAPH_SIZE_MIN + 50);
   });
 
-  it('equals a map of vectors, whatever is added and removed', () => {
+  it('has the same content as a map of vectors after random changes', () => {
     const step = fc.oneof(
       fc.record({ op: fc.constant('add' as const), id: fc.nat(12), seed: fc.nat(1_000) }),
       fc.record({ op: fc.constant('remove' as const), id: fc.nat(12), seed: fc.nat(1_000) }),
@@ -237,7 +237,7 @@ describe('the hnsw index with a graph', () => {
     expect(looks).toBeGreaterThan(100);
   });
 
-  it('returns as many as there are, however few a filter accepts', () => {
+  it('returns all vectors that a filter accepts, even if they are few', () => {
     const { exact, hnsw, next } = filled(64);
     for (const modulo of [2, 10, 100, 1_000, 3_000]) {
       const accept = (id: number) => id % modulo === 1;
@@ -268,13 +268,13 @@ describe('the hnsw index with a graph', () => {
     }
   });
 
-  it('returns everything when more is requested than exists', () => {
+  it('returns all vectors if more are requested than exist', () => {
     const { hnsw, next } = filled(64);
     const found = hnsw.search(next(), SIZE + 1_500);
     expect(new Set(found.map(({ id }) => id)).size).toBe(SIZE);
   });
 
-  it('rebuilds the graph when much was removed, and finds the rest', { tags: 'long' }, () => {
+  it('builds the graph again after many removals, and finds the remaining vectors', { tags: 'long' }, () => {
     const { exact, hnsw, next } = fill(createPrng(25));
     tendAll(hnsw);
     const before = hnsw.bytes;

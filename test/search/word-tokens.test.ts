@@ -64,7 +64,7 @@ describe('the words of the shipped tokenizer', () => {
     expect(calls()).toBe(before + 1);
   });
 
-  it('are not cached with digits in them, or if they are long: keys and names', () => {
+  it('are not cached if they have digits or are long, because they may be keys or names', () => {
     const texts = ['sk-4f', 'x'.repeat(25)];
     for (const text of texts) words.encode(text);
     const before = calls();
@@ -72,7 +72,7 @@ describe('the words of the shipped tokenizer', () => {
     expect(calls()).toBe(before + texts.length);
   });
 
-  it('are forgotten when there are too many, those in use last', () => {
+  it('are forgotten when there are too many, the least recently used first', () => {
     const name = (n: number) =>
       `w${[...n.toString(26)].map((c) => String.fromCharCode(97 + Number.parseInt(c, 26))).join('')}`;
     const fresh = countCalls(whole);

@@ -46,7 +46,7 @@ interface BoxParts {
   ledgers: number;
   link_fault: LinkFault;
   Host: typeof ActorHost;
-  /** The journal of one life of a host. */
+  /** Opens the journal for one life of a host: the time from a start to a crash or an end. */
   openJournal(host: number, life: string): SimStore;
 }
 
@@ -68,7 +68,7 @@ const MOST_HELD =
   MOVING_LEDGERS * (LEDGER_POLICY.max_held_effects + MOST_EFFECTS * LEDGER_POLICY.max_io_in_flight);
 const MOST_IO = MOVING_LEDGERS * LEDGER_POLICY.max_io_in_flight + MIRRORS * MIRROR_POLICY.max_io_in_flight;
 
-/** The current start of the thread; code of earlier starts does nothing any more. */
+/** One life of a thread. After its crash `alive` is false, and its tasks do nothing. */
 interface Pulse {
   alive: boolean;
 }
@@ -78,21 +78,21 @@ interface HostLife {
   pulse: Pulse;
   host: ActorHost;
   journal: SimStore;
-  /** This side of its links. */
+  /** The host's ends of its links. */
   links: { sever(): void }[];
 }
 
 interface ClientLife {
   name: string;
-  /** Its number; if actors move, that of the host on its own thread. */
+  /** The client's number. If actors move, it is the number of the host on the same thread. */
   at: number;
   pulse: Pulse;
   client: ActorClient;
-  /** Asks that are not settled: their host. */
+  /** The asks that are not settled, each with the host that it was sent to. */
   pending: Map<string, number>;
 }
 
-/** As in the product: movable actors live on server threads, if there are any. */
+/** Places actors as the product does: movable actors live on server threads, if there are any. */
 function placeKinds({ actors, servers }: Layout, isMoving: boolean): Placement {
   const placement = {
     hosts: actors,
@@ -137,7 +137,7 @@ export class Box {
 
   // ---- actions of the clients, and faults ----
 
-  /** Does one random action of a client, or causes one fault. */
+  /** Performs one random action of a client, or causes one fault. */
   act(crashChance: number): void {
     const { prng } = this.#world;
     if (prng.chance(crashChance)) return this.#crash(prng.below(this.#hosts.length));
@@ -178,7 +178,7 @@ export class Box {
       if (this.#world.nowMs > dueMs + 1e-6) this.#world.violate(`${id} is settled after its deadline`);
       this.#witness.seeSettled(this.#parts.at, id, error?.code ?? null, value);
     });
-    // The message itself may have claimed its actor's slot.
+    // The place is read after the message was sent, because the message may claim its actor's slot.
     const place = placeAddress(this.placement, to);
     if (!isSettled) life.pending.set(id, place);
     if ((this.#places.get(to.key) ?? place) !== place) this.#tally.moves++;
@@ -277,7 +277,7 @@ export class Box {
     this.#hosts[index] = life;
   }
 
-  /** The first box does not name itself. */
+  /** The name of a host. Names of the first box do not contain the box. */
   #nameHost(index: number): string {
     const { at } = this.#parts;
     return at === 0 ? `host ${index}` : `box ${at} host ${index}`;
@@ -329,7 +329,7 @@ export class Box {
     this.#openClient(at);
   }
 
-  /** The host on the client's own thread; −1: none. */
+  /** The number of the host on the client's own thread; −1 if there is no such host. */
   #ownHost(at: number): number {
     const { moving, servers, hosts } = this.placement;
     if (moving === undefined) return -1;

@@ -25,9 +25,9 @@ interface Caused extends Numbered {
 
 type LedgerProtocol = {
   add: { request: Numbered & { publish: boolean; mirror: string | null }; reply: { op: string } };
-  /** Sent by `add` to its own actor: sends another tell to the mirror, and persists nothing. */
+  /** `add` sends this to its own actor. It sends another tell to the mirror, and persists nothing. */
   remark: { request: Caused & { mirror: string }; reply: null };
-  /** Persists, keeps the answer, and persists again when the io that it has started returns. */
+  /** Persists and starts io. When the io returns, it persists again and answers. */
   add_and_confirm: { request: Numbered; reply: { op: string } };
   /** Persists when the io that it has started returns. */
   add_later: { request: Numbered; reply: { op: string } };
@@ -102,7 +102,7 @@ export const MIRROR_POLICY: KindPolicy = {
 export const MOST_EFFECTS = 5;
 
 /**
- * The kinds, as a thread of a simulation runs them.
+ * Creates the kinds that a thread of a simulation runs.
  * @param box of the thread
  * @param life name of this start of the thread. Messages that a crashed thread sent may arrive, on another link, after
  *   messages of the next start. So order is guaranteed only within one start.
@@ -245,7 +245,7 @@ function createLedger(
     context.tell({ kind: MIRROR, key: mirror }, 'note', { id, from, n, cause });
   }
 
-  /** Two tells in a row, so that their order can be violated. */
+  /** Sends two tells in a row, so that the witness can check their order. */
   function passOn(key: string, op: string, route: readonly string[], context: Telling): void {
     const [to, ...rest] = route;
     if (to === undefined) return;

@@ -1,6 +1,6 @@
 /**
  * Links of the simulated world. Frames take time. Frames of one link arrive in order, frames of different links in any
- * order. A link can be cut, like by a crash of one side.
+ * order. A link can be cut, as by a crash of one side.
  */
 import { Packr } from 'msgpackr';
 import type { Frame, Link, LinkStats } from '../../src/runtime/link.ts';

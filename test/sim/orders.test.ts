@@ -1,6 +1,7 @@
 /**
- * Every order in which two boxes and their common store can act on one actor: requests, takings, commits, their answers,
- * and the news that another box has taken it. The simulation draws orders, these tests go through all.
+ * Tests every order in which two boxes and their common store can act on one actor. The actions are requests,
+ * take-overs, commits, their answers, and notices that another box has taken the actor. The simulation draws orders at
+ * random; these tests try all.
  */
 import { Packr } from 'msgpackr';
 import { expect, it } from 'vitest';
@@ -41,7 +42,7 @@ const adder: Behaviour<AdderProtocol, number, number> = {
   },
 };
 
-/** Chooses one of so many. */
+/** Chooses a number from 0 to below `count`. */
 type Choose = (count: number) => number;
 
 /**
@@ -64,22 +65,25 @@ async function explore(run: (choose: Choose) => Promise<void>): Promise<number> 
   }
 }
 
-/** What the boxes ask of the actor (0: a read), and how much can happen to them. */
+/** The amounts that each box adds to the actor (0: a read), and the limits on what can happen. */
 interface Plan {
   asks: readonly (readonly number[])[];
-  /** After so many, the owner keeps the actor until nothing else can happen. Otherwise there would be no end. */
+  /**
+   * Maximum number of take-overs. After that, the owner keeps the actor until nothing else can happen, so that each
+   * order ends.
+   */
   takeovers: number;
   /** Maximum number of connections that break during a commit. */
   breaks: number;
-  /** To test that it is noticed: the store also stores what a former owner writes. */
+  /** A fault that the test must notice: the store also stores the writes of a former owner. */
   accepts_former_owners?: boolean;
 }
 
-/** The store, and everything that is on its way. */
+/** The store, and all requests and answers in transit. */
 class OrderedStore {
-  /** What can happen next. */
+  /** The actions that can happen next. */
   readonly pending: (() => void)[] = [];
-  /** Boxes that want the actor. */
+  /** Boxes that wait for the actor. */
   readonly wanting: { journal: JournalStore; take: () => void }[] = [];
   /** All amounts that were stored, in order. */
   readonly amounts: number[] = [];
@@ -97,7 +101,7 @@ class OrderedStore {
     this.#plan = plan;
   }
 
-  /** Lets one thing happen. @returns false if nothing can */
+  /** Performs one of the possible actions. @returns false if there is none */
   step(): boolean {
     const isKept = this.takeovers >= this.#plan.takeovers && this.pending.length > 0;
     const takes = this.wanting.filter(({ journal }) => !isKept || this.#owner?.journal === journal);
@@ -134,7 +138,7 @@ class OrderedStore {
     return fate;
   }
 
-  /** @returns whether the term is over */
+  /** @returns true if the term is over, so that nothing was stored */
   store(term: number, writes: readonly JournalWrite[]): boolean {
     if (this.#owner?.term !== term && !this.#plan.accepts_former_owners) {
       this.losses++;
@@ -207,7 +211,7 @@ interface Asked {
   value: unknown;
 }
 
-/** A box with a client, which asks one after the other, without waiting. */
+/** Opens a box with a client that sends its requests one after another, without waiting for answers. */
 function openBox(store: OrderedStore, amounts: readonly number[]): { asked: Asked[]; runSoon(): void } {
   const soon: (() => void)[] = [];
   const scheduler: Scheduler = {
@@ -252,7 +256,9 @@ function openBox(store: OrderedStore, amounts: readonly number[]): { asked: Aske
   };
 }
 
-/** Runs one order to its end, and checks that everything acknowledged was stored once, and nothing refused. */
+/**
+ * Runs one order to its end. Checks that each acknowledged amount was stored once, and no refused amount was stored.
+ */
 async function runOrder(
   choose: Choose,
   plan: Plan,

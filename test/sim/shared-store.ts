@@ -1,7 +1,8 @@
 /**
  * A store that the simulated boxes share, and each thread's way to it. The store gives each actor one owner at a time.
- * Requests and answers take time and overtake each other. A connection breaks before or after its commit happened; it
- * may happen even after the thread was told that its outcome is unknown. Boxes learn late that an actor is lost.
+ * Requests and answers take time and overtake each other. A connection may break before or after its commit happened.
+ * The commit may even happen after the thread was told that the outcome is unknown. Boxes learn late that they have
+ * lost an actor.
  */
 
 import { describeError } from '../../src/runtime/error.ts';
@@ -22,11 +23,11 @@ export type StoreFault =
   | 'none'
   /** Stores what former owners write. */
   | 'accepts_former_owners'
-  /** Does not say whose writes it has not stored. */
+  /** Does not report the actors whose writes it did not store. */
   | 'hides_losses'
   /** Stores nothing of a commit with a lost actor, and names only that actor. */
   | 'drops_the_rest'
-  /** A taking does not change the term. */
+  /** A take-over does not change the term. */
   | 'repeats_terms'
   /** Executes a commit twice after its connection broke. */
   | 'repeats_commits';
@@ -37,7 +38,7 @@ interface Owner {
   taken_at_ms: number;
 }
 
-/** For this long no other box can take an actor again. */
+/** Time after a take-over in which no other box can take the actor. */
 const HELD_MS = 4;
 
 export class SharedStore {
@@ -49,7 +50,7 @@ export class SharedStore {
   losses = 0;
   readonly #inner = new MemoryJournal(this.disk);
   readonly #owners = new Map<string, Owner>();
-  /** Who learns of lost actors. */
+  /** The journals that are notified of lost actors. */
   readonly #listeners = new Set<SharedJournal>();
 
   constructor(world: World, witness: Witness, fault: StoreFault) {
@@ -196,7 +197,7 @@ export class SharedJournal implements SimStore {
     const { prng } = this.#world;
     const attempt = (): void => {
       if (!prng.chance(this.#trouble.commit_failure)) return succeed();
-      // The connection breaks. The commit has happened, or will happen some time, or never.
+      // The connection breaks. The commit has happened, will happen later, or never happens.
       const when = prng.below(3);
       if (when === 0) execute();
       else if (when === 1) this.#world.after(this.#world.between(0, 80), execute);
@@ -206,7 +207,7 @@ export class SharedJournal implements SimStore {
     this.#world.after(this.#travelMs(), attempt);
   }
 
-  /** What has been sent may still happen. */
+  /** A commit that was sent may still happen. */
   crash(): void {
     this.#dead = true;
     this.#stopListening();

@@ -1,4 +1,4 @@
-/** The simulation with dozens of seeds, and a proof that it finds broken code. */
+/** Runs the simulation with dozens of seeds, and proves that it detects broken code. */
 
 import { globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -34,7 +34,7 @@ async function findFailure(
   return null;
 }
 
-/** The host with one change in its source. */
+/** Makes a host with one change in its source. */
 async function mutateHost(name: string, from: string, to: string): Promise<typeof ActorHost> {
   const sources = HOST_FILES.map((file) => [new URL(file, RUNTIME), join(folder, name, file)] as const);
   const mutants = new Map(sources.map(([original, mutant]) => [original.href, pathToFileURL(mutant).href]));
@@ -87,7 +87,7 @@ describe('the simulated runtime', () => {
     }
   });
 
-  it('runs the same for the same seed, and differently for another', async () => {
+  it('has the same trace for the same seed, and another trace for another seed', async () => {
     const [first, again, other] = await Promise.all(
       [11, 11, 12].map((seed) => simulate({ seed, steps: 300 })),
     );
@@ -106,7 +106,7 @@ describe('several boxes with one store', () => {
     });
   }
 
-  it.each([2, 3])('all make progress when %i of them want the same actor', async (boxes) => {
+  it.each([2, 3])('all make progress when %i of them use the same actor', async (boxes) => {
     for (let seed = 1; seed <= 5; seed++) {
       const { takeovers, losses, acknowledged_by } = await simulate({ seed, boxes, ledgers: 1 });
       expect(takeovers).toBeGreaterThan(20);
@@ -115,7 +115,7 @@ describe('several boxes with one store', () => {
     }
   });
 
-  it('run the same for the same seed', async () => {
+  it('have the same trace for the same seed', async () => {
     const [first, again] = await Promise.all([11, 11].map((seed) => simulate({ seed, boxes: 3 })));
     expect(again).toEqual(first);
   });

@@ -36,7 +36,10 @@ export interface SimulationOptions {
   layout?: Layout;
   /** Number of processes that share one store, which gives each actor one owner; default 1: no such store. */
   boxes?: number;
-  /** Number of ledgers; fewer are wanted by several boxes more often. Default: it varies with the seed. */
+  /**
+   * Number of ledgers. The fewer there are, the more often several boxes use the same one. Default: it varies with the
+   * seed.
+   */
   ledgers?: number;
   store_fault?: StoreFault;
   /** Another implementation of the host, to test that its faults are noticed. */
@@ -72,11 +75,14 @@ const LAYOUTS: readonly Layout[] = [
   { actors: 1, servers: 1 },
 ];
 const LEDGERS = 7;
-/** For moving actors: more than fit into memory, so that they are loaded and released. */
+/** Number of ledgers if actors move. They do not all fit into memory, so ledgers are loaded and released. */
 const MOVING_LEDGERS = 30;
-/** For several boxes: from always wanted by all, to rarely. */
+/**
+ * Numbers of ledgers for several boxes. With 2 ledgers, all boxes nearly always use the same ones; with 30 they rarely
+ * do.
+ */
 const BOX_LEDGERS = [2, 7, 30];
-/** Longer than anything that was started can take. */
+/** Everything that was started ends within this time. */
 const END_LIMIT_MS = 20_000;
 const DRAIN_ROUNDS = 16;
 
@@ -93,9 +99,9 @@ class Simulation {
   readonly #world: World;
   readonly #witness: Witness;
   readonly #boxes: Box[];
-  /** What several boxes share; null: each host has its disk, or all hosts of the box have one. */
+  /** The store that several boxes share; null: each host has a disk, or all hosts of the box share one. */
   readonly #store: SharedStore | null;
-  /** By host, if there is one box. */
+  /** The disk of each host, if there is one box. */
   readonly #disks: readonly MemoryDisk[];
   readonly #trouble: JournalTrouble = { commit_failure: 0, load_failure: 0 };
   readonly #tally: Tally = {
@@ -180,7 +186,7 @@ class Simulation {
 
   /** One task. A host that waits for a promise continues before the next task. */
   async #step(): Promise<void> {
-    if (!this.#world.step()) this.#world.violate('nothing is left to happen');
+    if (!this.#world.step()) this.#world.violate('no task is left');
     if (this.#store !== null) await Promise.resolve();
     for (const box of this.#boxes) box.checkBounds();
     this.#world.checkPromises();
@@ -203,7 +209,7 @@ class Simulation {
     const lives = this.#boxes.flatMap(({ hosts }) => hosts.filter((life) => life !== null));
     let handled = -1;
     for (let round = 0, isDry = false; !isDry; round++) {
-      if (round === DRAIN_ROUNDS) this.#world.violate('the hosts do not run dry');
+      if (round === DRAIN_ROUNDS) this.#world.violate('the hosts do not become idle');
       let sum = 0;
       let waiting = lives.length;
       for (const { host } of lives) {
@@ -230,7 +236,7 @@ class Simulation {
     this.#world.checkPromises();
   }
 
-  /** A reader of the disk finds the history that the witness saw. */
+  /** Checks that the disk has the history that the witness saw. */
   #checkStored(key: string): void {
     const index = placeAddress(this.#boxes[0]!.placement, { kind: LEDGER, key });
     const disk = this.#store?.disk ?? this.#disks[index]!;

@@ -1,6 +1,6 @@
 /**
- * Knows what was guaranteed and observes what happens: every handled message, every write that reached the disk,
- * everything that left an actor. It reports to the world if the two differ.
+ * Observes the simulation: every handled message, every write that reached the disk, and everything that left an actor.
+ * It reports a violation to the world if an observation contradicts a guarantee of the runtime.
  */
 import { Packr } from 'msgpackr';
 import type { HostReport } from '../../src/runtime/host-report.ts';
@@ -27,10 +27,12 @@ const WITHOUT_EFFECT = new Set([
   'unknown_message',
 ]);
 
-/** The content of an actor's answers, tells, publications and io: the operation that must be durable before. */
+/**
+ * What an actor's answers, tells, publications and io contain: an operation that must be durable before they are sent.
+ */
 interface Revealing {
   op?: string;
-  /** The result of a read: the number of operations, and the last one. */
+  /** The result of a read: the ledger, its number of operations, and the last operation. */
   key?: string;
   count?: number;
   last?: string | null;
@@ -39,7 +41,7 @@ interface Revealing {
 /** The error of a store that cannot be reached. */
 export const AWAY = 'the store is away';
 
-/** A life of a host, which is named by itself, and its box. */
+/** A life of a host, identified by its name, and the host's box. */
 export interface Thread {
   box: number;
   life: string;
@@ -47,9 +49,11 @@ export interface Thread {
 
 interface ActorHistory {
   failures_ms: number[];
-  /** Those that its host surely counts: it may forget earlier ones when it learns that the actor is lost. */
+  /**
+   * The failures that the host certainly counts. It may forget earlier failures when it learns that the actor is lost.
+   */
   counted_ms: number[];
-  /** The earliest start after a failure; null if it is not waiting for one. */
+  /** The earliest time of the next start after a failure; null if the actor does not wait for a start. */
   restart_from_ms: number | null;
   stopped_until_ms: number;
 }
@@ -126,7 +130,7 @@ export class Witness {
     }
   }
 
-  /** A handler chose to fail: none of its effects may ever become visible. */
+  /** A handler failed deliberately. None of its effects may become visible. */
   seeFailing(op: string): void {
     this.#impossible.add(op);
   }
@@ -144,7 +148,7 @@ export class Witness {
     this.#actorAt(box, LEDGER, key).counted_ms = [];
   }
 
-  /** The store cannot be reached. That is no failure of the actor, which leaves memory. */
+  /** The store cannot be reached. The actor leaves memory, and that does not count as a failure. */
   seeUnavailable({ box }: Thread, kind: string, key: string): void {
     const actor = this.#actorAt(box, kind, key);
     forgetFailures(actor);
@@ -205,7 +209,7 @@ export class Witness {
     this.#world.note(`${kind}/${key} starts`);
     if (nowMs < actor.stopped_until_ms) this.#world.violate(`${kind}/${key} starts while it is stopped`);
     if (actor.restart_from_ms === null) {
-      // Not a restart but a new actor, whose failures are counted from zero.
+      // This is a new actor and not a restart, so its failures are counted from zero.
       forgetFailures(actor);
     } else if (nowMs < actor.restart_from_ms) {
       this.#world.violate(`${kind}/${key} starts again too soon`);
@@ -213,7 +217,7 @@ export class Witness {
     actor.restart_from_ms = null;
     if (ops === null) return;
     const history = this.historyOf(key);
-    // Another box may have written since this one has read.
+    // Another box may have written after this box read the ledger.
     const { count = history.length } = this.#read.get(`${life}/${key}`) ?? {};
     const agrees = ops.length === count && ops.every((op, at) => op === history[at]);
     if (!agrees) this.#world.violate(`${kind}/${key} starts from ${ops.length} operations of ${count}`);

@@ -35,7 +35,7 @@ export class World {
   readonly seed: number;
   readonly prng: Prng;
   nowMs = 0;
-  /** Error of the wall clocks; it jumps. */
+  /** Difference between the wall clocks and the virtual time. It jumps at random. */
   wallOffsetMs = 0;
   #heap: Task[] = [];
   #order = 0;
@@ -58,7 +58,8 @@ export class World {
   }
 
   /**
-   * Records that a guarantee was violated. The first violation counts; the simulation ends at the next `checkPromises`.
+   * Records that a guarantee was violated. Only the first violation is kept. The simulation ends at the next
+   * `checkPromises`.
    */
   violate(what: string): void {
     this.#broken ??= what;

@@ -47,11 +47,11 @@ describe('parseExact', () => {
     expect(JSON.stringify(parseExact(text))).toBe('{"id":2512292042121000001,"list":[1,-0]}');
   });
 
-  it('returns plain numbers where a double has the digits', () => {
+  it('returns plain numbers if a double represents their digits exactly', () => {
     expect(parseExact('{"a":[1,0.5,-3,9007199254740991]}')).toEqual({ a: [1, 0.5, -3, 9007199254740991] });
   });
 
-  it('restores every number, however many and wherever they are', () => {
+  it('restores every number, in any quantity and at any place', () => {
     const json = '{"id":2512292042121000001,"7":[1.0,"x",[1e1,{"a":-0}],[]],"":0.10,"__proto__":1e400}';
     const text = `[${Array(2_000).fill(json).join(',')}]`;
     const expected = `[${Array(2_000)
@@ -64,7 +64,7 @@ describe('parseExact', () => {
     expect(parseExact('{"a":"x:2512292042121000001,"}')).toEqual({ a: 'x:2512292042121000001,' });
   });
 
-  it('fails as JSON.parse does', () => {
+  it('throws for the same texts as JSON.parse', () => {
     expect(() => parseExact('{"a":1.}')).toThrow(SyntaxError);
     const piece = fc.oneof(
       number,

@@ -50,7 +50,7 @@ describe('a failed file operation', () => {
     expect(isThere(join(root, 'a/b'))).toBe(false);
   });
 
-  it('says who has no right, and where there is no room', () => {
+  it('names the user without the right, or the place without space', () => {
     const of = (code: string, more: object) =>
       describeRefusal(Object.assign(new Error(code), { code, ...more }));
     expect(of('EACCES', { syscall: 'mkdir', path: '/a' })).toBe('this user may not make /a');
@@ -67,7 +67,7 @@ describe('a failed file operation', () => {
     expect(of('EFBIG', { syscall: 'write', path: '/a' })).toBe('/a may become no larger');
   });
 
-  it('gets a place if it names none', () => {
+  it('gets the given path if the error names no path', () => {
     const of = (words: string, more: object) =>
       describeRefusal(namePlace(Object.assign(new Error(words), more), '/a'));
     expect(of('ENOSPC: no space left on device, write', { code: 'ENOSPC', syscall: 'write' })).toBe(
@@ -94,7 +94,7 @@ describe('a failed file operation', () => {
   });
 });
 
-it('a short write of LMDB is reported correctly: no room, or an error of the disk', () => {
+it('a short write of LMDB is reported as a full disk or as an error of the disk', () => {
   const shortWrite = () => Object.assign(new Error('Input/output error'), { code: 5 });
   const folder = makeFolder();
   expect(namePlace(shortWrite(), join(folder, 'main.mdb'))).toMatchObject({ code: 'EIO' });

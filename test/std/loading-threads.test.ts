@@ -1,5 +1,6 @@
 /**
- * Code that ends threads waits for threads that are still loading. The test holds a thread in the middle of loading.
+ * Code that ends threads first waits for threads that are still loading. The tests hold a thread in the middle of
+ * loading.
  */
 
 import { spawn } from 'node:child_process';
@@ -16,7 +17,7 @@ import { StudentThread } from '../../src/threads/student-thread.ts';
 import { HeldEntry } from '../fixtures/held-entry.ts';
 import { PATIENCE_MS } from '../fixtures/patience.ts';
 
-/** Far beyond what any of these tests takes. */
+/** Far longer than any of these tests takes. */
 const FAR_MS = 600_000;
 
 let folder: string;
@@ -101,7 +102,7 @@ describe('ending a thread that still loads its modules', () => {
     const end = STARTS[what]!();
     const letGo = await held.reached();
     const ended = end();
-    // Enough time for an end that does not wait to begin.
+    // In this time, an end that does not wait would begin.
     for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve));
     await letGo();
     await ended;
@@ -145,7 +146,7 @@ describe('ending a thread that still loads its modules', () => {
   });
 });
 
-it('an end does not wait for a thread that has loaded', async () => {
+it('an end does not wait for a thread that is loaded', async () => {
   const thread = new Worker(
     "require('node:worker_threads').parentPort.on('message', () => {}).postMessage('up')",
     {
@@ -168,7 +169,8 @@ it('closing a pool lets the task of its thread end, and fails waiting tasks', as
   const closed = pool.close();
   await expect(waiting).rejects.toThrow();
   await letGo();
-  // Before the ping is released: as long as the task reads on, it would receive the ping instead.
+  // The test waits for the end of the task before it releases the ping. A task that still reads would receive the ping
+  // instead.
   await expect.poll(() => held.hasPassed, { timeout: PATIENCE_MS }).toBe(true);
   await held.reached().then((letPingGo) => letPingGo());
   await closed;

@@ -1,4 +1,4 @@
-/** An own thread: how its end is reported, for any cause, and that it lives until its task has settled. */
+/** An own thread: its end is reported with any cause, and it lives until its task has settled. */
 
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -46,7 +46,7 @@ it('an own thread has what was transferred to it', async () => {
   await thread.ended;
 });
 
-it('an own thread lasts without open handles, counts as loaded then, and can be ended', async () => {
+it('an own thread without open handles continues, counts as loaded, and can be ended', async () => {
   const thread = start({ what: 'wait' });
   expect(await waitForLoading([thread.worker])).toBe(true);
   await thread.end();

@@ -8,7 +8,7 @@ import { describe, expect, it } from 'vitest';
 import { SharedLocks } from '../../src/std/shared-locks.ts';
 
 describe('shared locks', () => {
-  it('admit one holder at a time, in any order, and each of them once', async () => {
+  it('admit one holder at a time, and each holder once, in any order', async () => {
     const locks = new SharedLocks(SharedLocks.allocate());
     let inside = 0;
     const done = await Promise.all(

@@ -13,7 +13,7 @@ describe('a queue for turns', () => {
     expect(done).toEqual([1]);
   });
 
-  it('admits one a turn, in order, after the deferred work of the one before', async () => {
+  it('admits one caller per turn, in order, after the deferred work of the previous one', async () => {
     const queue = new TickQueue();
     const done: string[] = [];
     const work = async (name: string) => {
@@ -26,7 +26,7 @@ describe('a queue for turns', () => {
     expect(done).toEqual(['a', 'a sent', 'b', 'b sent', 'c', 'c sent']);
   });
 
-  it('admits a few a turn, if configured', async () => {
+  it('admits a few callers per turn if configured', async () => {
     const queue = new TickQueue(2);
     const done: string[] = [];
     const work = async (name: string) => {
@@ -39,7 +39,7 @@ describe('a queue for turns', () => {
     expect(done).toEqual(['a', 'b', 'a sent', 'b sent', 'c', 'd', 'c sent', 'd sent', 'e', 'e sent']);
   });
 
-  it('is free again when all have left', async () => {
+  it('admits a caller at once again when all have left', async () => {
     const queue = new TickQueue();
     await Promise.all([queue.next(), queue.next()]);
     for (let tick = 0; tick < 3; tick++) await nextTick();
@@ -52,7 +52,7 @@ describe('a queue for turns', () => {
     expect(hasGone).toBe(true);
   });
 
-  it('keeps the order of those who come while others wait', async () => {
+  it('keeps the order of callers that arrive while others wait', async () => {
     const queue = new TickQueue();
     const done: string[] = [];
     const work = async (name: string, then?: string) => {

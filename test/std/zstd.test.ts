@@ -81,7 +81,7 @@ const frame = fc.oneof(
   fc.nat(40).map((size) => ({ text: Buffer.alloc(0), packed: skippable(size) })),
 );
 
-it('all frames are decoded, and the end of whole frames in cut bytes is returned', () => {
+it('all frames are decoded; for bytes that are cut off, the end of the last whole frame is returned', () => {
   fc.assert(
     fc.property(fc.array(frame, { minLength: 1, maxLength: 8 }), fc.nat(), (frames, cut) => {
       const packed = Buffer.concat(frames.map((frame) => frame.packed));

@@ -28,7 +28,7 @@ it('the ledger counts by day and agent, and sums', () => {
     ['2026-03-01', 'a', 1],
     ['2026-03-01', 'b', 1],
   ]);
-  // Late take-overs cost more than the student saved.
+  // Take-overs after a late start cost more than the student saved.
   expect(rows[0]).toMatchObject({ saved_usd: -0.008, late: 1, late_usd: 0.009, wrong_at_most: null });
   const [a, b] = sumLedger(ledger.copy());
   expect(a).toMatchObject({ day: '2026-03-01', served: 3, compared: 40, wrong: 1, saved_usd: -0.005 });
@@ -63,7 +63,7 @@ it('the ledger is stored in a file, and continues from it', async () => {
   const log = { warn: (_: object, words: string) => told.push(words) };
   const first = await KeptLedger.open(path, log);
   first.add('a', { served: 1, saved_micro_usd: 2 });
-  // The first change is written at once.
+  // The ledger writes the first change at once.
   await expect.poll(() => readLedgerFile(path), { timeout: PATIENCE_MS }).not.toBe(null);
   await first.flush();
   const second = await KeptLedger.open(path, log);

@@ -34,7 +34,7 @@ function publish(directory: string, group: Record<string, unknown> = MODEL.group
 }
 
 describe('a student directory', () => {
-  it('returns what was published, floats included', async () => {
+  it('returns the published student unchanged, including floats', async () => {
     const directory = join(makeFolder(), 'deep', 'student');
     const written = await publish(directory);
     const { manifest, model } = await readStudentDirectory(directory);
@@ -66,7 +66,8 @@ describe('a student directory', () => {
     const oldest = kept[0]!;
     expect(await serveVersion(directory, oldest.version)).toEqual(oldest);
     expect((await readStudentDirectory(directory)).model.groups).toEqual([{ at: oldest.version }]);
-    // Not the serving version: the oldest version continues to serve, and the next oldest is removed.
+    // A version that does not serve is published. The oldest version continues to serve, and the next oldest is
+    // removed.
     const waiting = await publishStudent(directory, makeDraft(), makeModel({ at: 'new' }), { serves: false });
     expect(waiting.version).toBe(versions.length + 1);
     expect((await readStudentManifest(directory)).version).toBe(oldest.version);
@@ -220,7 +221,7 @@ describe('a model of another version', () => {
 });
 
 describe('a directory for publication', () => {
-  it('may not contain other files alone, which stay', async () => {
+  it('is refused if it contains only other files, which stay', async () => {
     const directory = makeFolder();
     writeFileSync(join(directory, 'thesis.txt'), 'mine');
     await expect(publish(directory)).rejects.toThrow(`${directory}: not empty ("thesis.txt")`);
@@ -258,7 +259,7 @@ describe('a directory for publication', () => {
     expect((await readStudentDirectory(directory)).manifest.version).toBe(2);
   });
 
-  it('is not a file, nor below one', async () => {
+  it('is refused if it is a file, or is below a file', async () => {
     const folder = makeFolder();
     writeFileSync(join(folder, 'file'), 'text');
     await expect(checkForPublishing(join(folder, 'file'))).rejects.toMatchObject({ code: 'foreign' });

@@ -115,7 +115,7 @@ describe('a report of the stored state', () => {
         kinds: [{ kind: 'text', state: 'suspended' }],
       },
     ]);
-    // Resumed before the audits had shown it.
+    // An order to resume that is older than the suspension has no effect.
     expect(reportWatched(kept, resume(NO_ORDERS, order('a', null, 9)))[0]!.state).toBe('suspended');
     expect(reportWatched(kept, resume(NO_ORDERS, order(null, null, 10)))).toMatchObject([
       { agent: 'a', state: 'serving', suspended_by: null, kinds: [{ state: 'suspect' }] },

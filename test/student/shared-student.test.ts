@@ -1,4 +1,7 @@
-/** A student that one directory shares and others follow: versions, orders, removal, damage and refusals. */
+/**
+ * A student in one directory is shared, and other directories follow it: versions, orders, removal, damage and
+ * refusals.
+ */
 import { randomBytes } from 'node:crypto';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -15,7 +18,7 @@ import { StudentFollowing, type StudentPlace, StudentSharing } from '../../src/s
 import { runHere } from '../cli/here.ts';
 
 let folder: string;
-/** A directory in which rounds publish, and two gateways. */
+/** `taught`: the directory in which rounds publish. `gateways`: the directories of two gateways that follow it. */
 let taught: string;
 let gateways: string[];
 let place: StudentPlace;
@@ -42,7 +45,7 @@ describe.each([
   ['in the clear', null],
   ['under a data key', new DataKey(randomBytes(32))],
 ])('%s', (_, key) => {
-  it('each version and each order reaches every gateway, and a withdrawal', async () => {
+  it('each version, each order and a withdrawal reach every gateway', async () => {
     place = { ...place, objects: new SealedObjects(key) };
     const sharing = new StudentSharing(taught, place, 'source');
     const following = gateways.map((directory) => new StudentFollowing(directory, place));
@@ -80,7 +83,7 @@ describe.each([
   });
 });
 
-it('a suspension does not wait for a version that cannot be fetched, and the version arrives later', async () => {
+it('a suspension arrives although a version cannot be fetched, and the version arrives later', async () => {
   const sharing = new StudentSharing(taught, place, 'source');
   const following = new StudentFollowing(gateways[0]!, place);
   await publish('one');
@@ -105,7 +108,7 @@ it('a suspension does not wait for a version that cannot be fetched, and the ver
   expect(await readMark(gateways[0]!)).toBe('two');
 });
 
-it('the place keeps the same versions as the directory, and a new gateway gets the serving one', async () => {
+it('the shared place keeps the same versions as the directory, and a new gateway gets the version that serves', async () => {
   const sharing = new StudentSharing(taught, place, 'source');
   for (let n = 1; n <= 11; n++) {
     await publish(`version ${n}`);
@@ -115,7 +118,7 @@ it('the place keeps the same versions as the directory, and a new gateway gets t
   expect(readdirSync(join(folder, 'place', 'manifests'))).toHaveLength(1);
   await new StudentFollowing(gateways[0]!, place).look();
   expect(await readMark(gateways[0]!)).toBe('version 11');
-  // A directory that was changed by hand is restored.
+  // The follower restores a directory that was changed by hand.
   rmSync(join(gateways[0]!, 'manifest.json'));
   expect(await new StudentFollowing(gateways[0]!, place).look()).toBe('student');
   expect(await new StudentFollowing(gateways[0]!, place).look()).toBe(null);

@@ -56,7 +56,7 @@ describe('a threshold', () => {
         if (fresh.error > target) above++;
       }
       expect(above / trials).toBeLessThanOrEqual(0.05);
-      // Not by serving nothing.
+      // A threshold that serves nothing would also keep the target, so this checks that steps are served.
       expect(served / trials).toBeGreaterThan(400);
     }
   });
@@ -71,7 +71,7 @@ describe('a threshold', () => {
     const runsAt = (cost: number): number =>
       [...Array(200).keys()].find((runs) => chooseThreshold(right(runs), 0.05, cost).threshold >= 0)!;
     expect([1, 3.5, 10, 100].map(runsAt)).toEqual([11, 26, 41, 77]);
-    // Many steps of a few runs count as few.
+    // Many steps of a few runs count as little evidence.
     const often = Array.from({ length: 20 }, () => right(8)).flat();
     expect(thresholdOf(often, 0.05)).toBe(-1);
     for (const over of [{ score: null }, { is_right: false }])
@@ -83,7 +83,7 @@ describe('a threshold', () => {
       ).toBe(-1);
   });
 
-  it('has a confidence, which is higher if the threshold was chosen by the errors', () => {
+  it('needs a higher confidence if it was chosen by the errors', () => {
     expect(chooseThreshold(right(40), 0.05)).toEqual({ threshold: 0.5, confidence: 0.95 });
     const wrongAbove = right(60).map((step, i) => ({
       ...step,
@@ -114,7 +114,7 @@ describe('thresholds of kinds of answers', () => {
       return { agent, kind, run_id: `${agent} ${Math.floor(i / 4)}`, score, is_right: score <= wrongAbove };
     });
 
-  it('are separate: a kind that is right excuses no other', () => {
+  it('are separate: a kind that is right does not compensate for another', () => {
     const all = [
       ...scores('one', 'look', 2_000, 1),
       ...scores('one', 'book', 200, -1),
@@ -131,7 +131,7 @@ describe('thresholds of kinds of answers', () => {
     expect(kindOf('one', 'text').refused).toBeNull();
     expect(kindOf('one', 'text').threshold).toBeLessThan(0.22);
     expect(kindOf('one', 'text').error_at_most).toBeLessThanOrEqual(0.05);
-    // Five runs with it are known.
+    // The second agent has only five runs with this kind.
     expect(kindOf('two', 'look')).toMatchObject({ threshold: -1, refused: 'too_few', errors: 0 });
     expect(agents[1]).toMatchObject({ agent: 'two', threshold: -1, served: 0 });
     expect(threshold).toBe(0.5);
@@ -159,7 +159,7 @@ describe('thresholds of kinds of answers', () => {
       ['note after look', null, 60],
       ['note after hold', 'too_wrong', 40],
     ]);
-    // Eleven runs would be enough for a kind without an error.
+    // Eleven runs would be enough if this were a whole kind without an error.
     expect(at(of('look', 12, always), wrong)).toEqual([['note', 'too_wrong', 52]]);
     // Forms that are too rare alone share their evidence.
     expect(at(of('look', 20, always), of('read', 20, always), wrong)).toEqual([
@@ -183,7 +183,7 @@ describe('thresholds of kinds of answers', () => {
     ]);
   });
 
-  it('are missing for what an operator has excluded, beside others or alone', () => {
+  it('do not exist for kinds that an operator has excluded, alone or among others', () => {
     const all = ['book', 'look + book', 'look'].flatMap((kind) => scores('one', kind, 400, 1));
     const { agents } = calibrateScores(all, 0.05, { never_serve: ['book'] });
     expect(agents[0]!.kinds.map(({ kind, refused }) => [kind, refused])).toEqual([
@@ -256,7 +256,7 @@ describe('calibration', () => {
     expect(calibration.curve.every(({ error, target_error }) => error <= target_error)).toBe(true);
   });
 
-  it('never uses a run as evidence for itself', () => {
+  it('never uses a run as evidence for its own steps', () => {
     // Each run has a different answer, which only a student that was taught with that run knows.
     const own = steps
       .slice(0, 40)

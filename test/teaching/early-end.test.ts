@@ -74,7 +74,7 @@ describe('a round with too few golden runs of any one agent', () => {
     expect((await teach(runs).student).draft.measured.served).toBe(0);
   });
 
-  it('is one where no student is served, however right it is', () => {
+  it('is a round in which no student could serve, even one that is always right', () => {
     fc.assert(
       fc.property(fc.integer({ min: 1, max: 30 }), fc.constantFrom(0.01, 0.05, 0.2), (runs, target) => {
         const scored = Array.from({ length: runs }, (_, at) => ({

@@ -1,4 +1,4 @@
-/** What golden runs show to be interchangeable: wordings, unused arguments, paths. */
+/** Wordings, unused arguments and paths that golden runs show to be interchangeable. */
 
 import { describe, expect, it } from 'vitest';
 import { ExactIndex } from '../../src/search/exact-index.ts';
@@ -129,7 +129,7 @@ describe('an argument that calls may leave out', () => {
     'no early train',
     'Please keep it cheap',
   ];
-  /** A call with or without a note, which the step does or does not tell. */
+  /** A call with or without a note. With `isTold`, the step says whether there is a note. */
   const noteRun = (i: number, isTold: boolean, state = () => 'kept'): LearnedStep[] => {
     const hasText = (i * 7) % 5 < 2;
     const order = orderOf(i);
@@ -156,11 +156,11 @@ describe('an argument that calls may leave out', () => {
     expect(areSame(steps)).toEqual([true, true, false]);
   });
 
-  it('must be as golden runs have it when the step tells it', () => {
+  it('must be as in golden runs if the step says it', () => {
     expect(areSame(range(60).flatMap((i) => noteRun(i, true))).filter(Boolean).length).toBeLessThanOrEqual(1);
   });
 
-  it('must be there when the result depends on it', () => {
+  it('must be present if the result depends on it', () => {
     let calls = 0;
     const steps = range(60).flatMap((i) =>
       noteRun(i, false, () => ((i * 7) % 5 < 2 ? 'kept' : `none ${calls++ % 3}`)),
@@ -171,7 +171,7 @@ describe('an argument that calls may leave out', () => {
 });
 
 describe('wordings', () => {
-  it('that nothing in the step distinguishes are one answer', () => {
+  it('are one answer if nothing in the step distinguishes them', () => {
     const student = makeStudent(range(24).flatMap((i) => refundRun(i)));
     const last = refundRun(51)[2]!;
     const proposal = student.propose(last.step);
@@ -185,7 +185,7 @@ describe('wordings', () => {
     expect(student.agrees(last.step, proposal, textAnswer(wrong).content)).toBe(false);
   });
 
-  it('that follow from the step are different answers', () => {
+  it('are different answers if they follow from the step', () => {
     const makeNoted = (i: number): LearnedStep[] => {
       const order = orderOf(i);
       const isLate = i % 2 === 0;
@@ -207,7 +207,7 @@ describe('wordings', () => {
   });
 });
 
-it('that name the content of other steps are never the answer', () => {
+it('texts that name the content of other steps are never the answer', () => {
   const errors = ['disk full', 'no memory left', 'connection lost'];
   const makeAlert = (i: number): LearnedStep[] => {
     const error = errors[(i * 7) % 3]!;
@@ -225,7 +225,7 @@ it('that name the content of other steps are never the answer', () => {
   }
 });
 
-it('that give one reason are not replaced by those that give another', () => {
+it('texts that give different reasons are different answers', () => {
   const makeFixed = (i: number): LearnedStep[] => {
     const id = orderOf(i);
     const isLimit = (i * 7) % 4 < 2;
@@ -251,7 +251,7 @@ it('that give one reason are not replaced by those that give another', () => {
 describe('two paths', () => {
   const look = (name: string, id: string): Turn => ({ name, input: { id }, result: { id, found: true } });
 
-  /** Independent looks in either order. */
+  /** A run with two independent lookups in either order. */
   function eitherRun(i: number, isTold = false): LearnedStep[] {
     const order = orderOf(i);
     const isFirst = (i * 5) % 8 < 4;
@@ -294,7 +294,7 @@ describe('two paths', () => {
     return makeRun(`run-${i}`, `Refund ${order}.`, [...turns, `Refunded ${order}.`]);
   }
 
-  it('are one answer if some runs omit a lookup, and then the student looks up', () => {
+  it('are one answer if some runs omit a lookup; the student then makes the lookup', () => {
     const student = makeStudent(range(40).flatMap((i) => shortRun(i, 'get_order')));
     const [first] = shortRun(70, 'get_order');
     const proposal = student.propose(first!.step);
@@ -304,7 +304,7 @@ describe('two paths', () => {
     );
   });
 
-  it('are two answers if what some runs omit is not a lookup', () => {
+  it('are two answers if some runs omit a call that is not a lookup', () => {
     const student = makeStudent(range(40).flatMap((i) => shortRun(i, 'note')));
     const [first] = shortRun(70, 'note');
     const proposal = student.propose(first!.step);
@@ -370,7 +370,7 @@ describe('another path of few runs', () => {
     names.flatMap((name) => callAnswer(name, { id: orderOf(99) }).content);
 
   it('is the same answer if it makes the same calls and only adds lookups', () => {
-    // Nothing determines whom they look up.
+    // Nothing in the step determines which customer is looked up.
     const look = (i: number) => of(i, 'get_customer', { id: `C-${(i * 37) % 101}` });
     const makeOne = (i: number): LearnedStep[] =>
       makeParallel(i, [i % 12 === 5 ? [of(i, 'note'), look(i)] : [of(i, 'note')], [of(i, 'search')]]);
@@ -393,7 +393,7 @@ describe('another path of few runs', () => {
       both('get_order', 'get_customer'),
       both('get_customer', 'get_order'),
     ]);
-    // In the same order in each round, so that its evidence belongs to one kind of answer.
+    // The calls have the same order in each round, so that their evidence belongs to one kind of answer.
     expect(content).toMatchObject([{ name: 'get_customer' }, { name: 'get_order' }]);
     expect(agrees).toEqual([true, true]);
   });
@@ -508,7 +508,7 @@ describe('another path of few runs', () => {
     expect(judge(makeOne(2, 'note', { all: true }), other).agrees).toEqual([false]);
   });
 
-  it('is the same answer when nearly all of few runs make the look later', () => {
+  it('is the same answer if nearly all of few runs make the lookup later', () => {
     const words = (i: number) => of(i, 'search', { words: `page ${(i * 37) % 101}` });
     const makeOne =
       (made: number) =>
@@ -580,12 +580,12 @@ describe('another path of few runs', () => {
   });
 });
 
-it('a count that no step holds is not part of the wording', () => {
+it('a count that no step contains is not part of the wording', () => {
   // The ids contain these digits, too.
   const COUNTS = [3, 4, 5];
   const makeCounted = (i: number): LearnedStep[] => {
     const id = orderOf(i);
-    // Nothing in the step tells how many.
+    // Nothing in the step contains the count.
     const count = COUNTS[(i * 7) % 3]!;
     return makeRun(`run-${i}`, `Fill ${id}.`, [
       { name: 'note', input: { id }, result: { id, missing: 0 } },
@@ -607,7 +607,7 @@ it('a count that no step holds is not part of the wording', () => {
   expect(agreed).toHaveLength(1);
 });
 
-it('a text may leave out a count of calls, but not tell another one', () => {
+it('a text may omit a count of calls, but may not contain another count', () => {
   const countOf = (i: number): number => 1 + ((i * 5) % 4);
   const listTexts = (i: number, count: number): string[] => [
     `I asked for changes in ${orderOf(i)}.`,

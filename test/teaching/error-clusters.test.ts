@@ -1,4 +1,4 @@
-/** Whether errors depend on the form of an answer: chance does not pass for a pattern, and a pattern is found. */
+/** Whether errors depend on the form of an answer. Chance must not count as a pattern, and a pattern must be found. */
 
 import { describe, expect, it } from 'vitest';
 import { createPrng } from '../../src/std/prng.ts';

@@ -12,7 +12,7 @@ const stepsOf = (runs: string[][]): LearnedStep[] =>
 const finalOf = (runs: string[][]) => [...findFinalTools(stepsOf(runs))].sort();
 
 describe('tools whose results are not checked', () => {
-  it('are those that hardly any other call follows', () => {
+  it('are tools after which hardly any other call follows', () => {
     const usual = Array.from({ length: 20 }, () => ['look', 'book']);
     expect(finalOf(usual)).toEqual(['book']);
     // Several calls of the same tool are not a lookup.
@@ -28,7 +28,7 @@ describe('tools whose results are not checked', () => {
   it('do not include tools that only look, whatever follows', () => {
     expect(finalOf(Array.from({ length: 20 }, () => ['open_page', 'open_page']))).toEqual([]);
     expect(finalOf(Array.from({ length: 20 }, () => ['get_order', 'openUrl']))).toEqual([]);
-    // A call that opens a ticket changes something, and not every name that begins like a look is one.
+    // A call that opens a ticket changes something. A name that begins with such a verb does not make a call a lookup.
     expect(finalOf(Array.from({ length: 20 }, () => ['get_order', 'open_ticket']))).toEqual(['open_ticket']);
     expect(finalOf(Array.from({ length: 20 }, () => ['get_order', 'listen']))).toEqual(['listen']);
   });

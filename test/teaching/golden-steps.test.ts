@@ -27,7 +27,7 @@ describe('the tokens of a turn', () => {
   });
 });
 
-/** Agents' runs, oldest first, as a database with the results of earlier rounds. */
+/** A database with the agents' runs, oldest first, and with the results of earlier rounds. */
 function makeRuns(agents: readonly string[], newest = Number.POSITIVE_INFINITY) {
   const chains = new RunChains(null, newest);
   const digests = new Map<string, StoredDigest>();
@@ -55,7 +55,7 @@ function makeRuns(agents: readonly string[], newest = Number.POSITIVE_INFINITY) 
   return { chains, digests };
 }
 
-/** Room for so many runs. */
+/** The share of the bound that this many runs need. */
 const roomFor = (runs: number): number => (runs * STEPS) / DISTILL_BOUNDS.steps;
 
 async function gather(agents: readonly string[], runs: number, since_ms: number | null = null) {
@@ -123,7 +123,7 @@ describe('the runs of a round', () => {
     );
   });
 
-  it('are at least one', async () => {
+  it('are at least one, even if there is less room', async () => {
     const { material } = await gather(Array(5).fill('busy'), 0.1);
     expect(material.taught).toHaveLength(1);
   });
@@ -140,7 +140,7 @@ describe('runs known to a round', () => {
   });
 });
 
-it('contain the steps in the order of the requests, however their copies were written', () => {
+it('contain the steps in the order of the requests, even if their copies were written in another order', () => {
   const steps = [{ exchange_id: 1 }, { exchange_id: 2 }, { exchange_id: 3 }];
   const order = (seqs: (number | null)[], starts: number[]): number[] => {
     const own = [...steps];

@@ -40,7 +40,7 @@ const askAbout = (i: number, words: string): LooseText => ({
 });
 
 describe('texts without a wording in common', () => {
-  it('get the words of one of them, and the values of the step', () => {
+  it('get a template with the words of one text and the values of the step', () => {
     const found = solveLooseTexts(makeTexts(40));
     expect(found).toHaveLength(1);
     expect(found[0]!.members).toHaveLength(40);
@@ -48,15 +48,15 @@ describe('texts without a wording in common', () => {
     expect(filled!.text).toContain(`order ${orderId(77)} was seen in ${PLACES[1]} and comes on 2026-03-15.`);
   });
 
-  it('may leave a value out, but have none where a rule finds another one', () => {
+  it('may omit a value, but have no template if a rule finds another value', () => {
     const without = (i: number): string => (i % 3 === 0 ? report(i).replace(/ of order \S+/, '') : report(i));
     expect(solveLooseTexts(makeTexts(40, without))).toHaveLength(1);
-    // Every third day is not the one of the step.
+    // Every third text has a day that is not in the step.
     const other = (i: number): string => report(i, i % 3 === 0 ? '2026-04-01' : undefined);
     expect(solveLooseTexts(makeTexts(40, other))).toEqual([]);
   });
 
-  it('get a word from the step where all texts take it from there, and have no template if no rule finds it', () => {
+  it('take a word from the step if all texts do so, and have no template if no rule finds the word', () => {
     const texts = Array.from({ length: 40 }, (_, i) => askAbout(i, `region ${REGIONS[i % 4]}`));
     const found = solveLooseTexts(texts);
     expect(found).toHaveLength(1);
@@ -73,7 +73,7 @@ describe('texts without a wording in common', () => {
     expect(solveLooseTexts(lists)).toEqual([]);
   });
 
-  it('are solved apart where they take a word from their steps that no rule finds', () => {
+  it('are divided if they take a word from their steps that no rule finds', () => {
     const DEEDS = ['closed', 'reopened'];
     // The word is at another place in each result.
     const makeDeed = (i: number): LooseText => {
@@ -96,7 +96,7 @@ describe('texts without a wording in common', () => {
     }
   });
 
-  it('whose steps lack a value of a template get another one', () => {
+  it('get another template if their steps lack a value of the first one', () => {
     const makeShort = (i: number): LooseText => ({
       run_id: `s${i}`,
       context: new StepContext(digest([user(`Where is order ${orderId(i)}?`), ...called('track', {}, '{}')])),
@@ -109,7 +109,7 @@ describe('texts without a wording in common', () => {
     expect(JSON.stringify(filled)).toContain(`order ${orderId(77)} was not seen.`);
   });
 
-  it('have no template if the step does not hold a value, or too few runs show it', () => {
+  it('have no template if the step does not contain a value, or if too few runs have it', () => {
     const unknown = (i: number): string => report(i, `2027-01-${10 + ((i * 7) % 18)}`);
     expect(solveLooseTexts(makeTexts(40, unknown))).toEqual([]);
     expect(solveLooseTexts(makeTexts(4))).toEqual([]);

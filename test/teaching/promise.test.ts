@@ -42,7 +42,7 @@ function shuffle<T>(items: T[], random: Prng): T[] {
 function serve(golden: LearnedStep[][], live: readonly LearnedStep[]): { promised: number; served: number } {
   const steps = golden.flat();
   const calibration = calibrateStudent(steps, { makeIndex });
-  // In the form that the directory stores.
+  // The model in the form in which a directory stores it.
   const kept = JSON.stringify(limitAgents(fitStudent(steps), calibration.agents));
   const student = new Student(JSON.parse(kept) as StudentModel, makeIndex);
   const covered = live.filter(({ step }) => student.decide(step, calibration.threshold).covered);
@@ -86,7 +86,7 @@ describe('the promised error rate', () => {
   });
 });
 
-it('the promise includes ids, which are numbers with such a name, and numbers of the task that repeat them', () => {
+it('the promise also holds for ids, and for numbers of the task that repeat ids', () => {
   const steps = Array.from({ length: 10 }, (_, i) => makeRun(i, 1_000 + i)).flat();
   const places = [...findIdPlaces(steps)].map((place) => JSON.parse(place) as unknown);
   expect(places).toContainEqual(['result:get_order', ['id']]);

@@ -66,7 +66,7 @@ it.each<[RelegatedStepFilter['outcome'], number[]]>([
   ['disagreed', [6, 4]],
   ['served', [5]],
 ])(
-  'lists what is %s, newest first, whatever a page holds and however little time there is',
+  'lists steps that are %s, newest first, with pages of any size and in any amount of time',
   (outcome, ids) => {
     const filter = outcome === undefined ? {} : { outcome };
     for (const limit of [1, 2, 10])
@@ -75,7 +75,7 @@ it.each<[RelegatedStepFilter['outcome'], number[]]>([
         const steps = new RelegatedSteps();
         const first = readAll(steps, source, filter, { limit, hasTime });
         expect(idsOf(first.found)).toEqual(ids);
-        // Results are cached and returned unchanged.
+        // Results are cached, so the second reading returns the same.
         const again = readAll(steps, source, filter, { limit, hasTime });
         expect(again.found).toEqual(first.found);
       }
@@ -149,6 +149,6 @@ it('each exchange is examined once, in advance, and a decision is found among ma
   expect(read).toHaveLength(700);
   const { found } = readAll(steps, source, {});
   expect(idsOf(found)).toEqual([301]);
-  // A page reads only what it shows.
+  // A page reads only the exchanges that it shows.
   expect(read.slice(700)).toEqual([301]);
 });

@@ -1,4 +1,4 @@
-/** What the rest of a golden run shows about another answer. */
+/** The rest of a golden run can prove that another answer is right, too. */
 import { describe, expect, it } from 'vitest';
 import type { StudentBlock } from '../../src/student/model/decision.ts';
 import { isShownByRest as isShown } from '../../src/teaching/run-proof.ts';
@@ -19,7 +19,7 @@ const isShownByRest = (
   before: Step[] = [],
 ): boolean => isShown(given, [...before, later('task', ...golden), ...rest], before.length);
 
-describe('an answer that the run gives after its own calls failed', () => {
+describe('an answer that the golden run gives after its first calls failed', () => {
   const wrong = [call('cancel', '01 Feb')];
   const right = [call('cancel', '2026-02-01')];
 
@@ -27,7 +27,7 @@ describe('an answer that the run gives after its own calls failed', () => {
     expect(isShownByRest(right, wrong, [later('cancel!', text, ...right)])).toBe(true);
   });
 
-  it('is not shown if the calls succeeded, if only some failed, or if the run gives it only later', () => {
+  it('is not proven to be right if the calls succeeded, if only some failed, or if the run gives it only later', () => {
     expect(isShownByRest(right, wrong, [later('cancel', ...right)])).toBe(false);
     expect(isShownByRest(right, [...wrong, call('note')], [later('cancel! note', ...right)])).toBe(false);
     expect(isShownByRest(right, wrong, [later('cancel!', call('note')), later('note', ...right)])).toBe(
@@ -60,7 +60,7 @@ describe('an answer that looks up something', () => {
     expect(isShownByRest([call('get_order', 'A-2')], both, rest)).toBe(false);
   });
 
-  it('is not shown to be right if the run repeats a call there', () => {
+  it('is not proven to be right if the run repeats a call there', () => {
     const rest = [later('get_order', call('get_customer'))];
     const before = [later('task', call('get_order'))];
     expect(isShownByRest([call('get_customer')], [call('get_order')], rest, before)).toBe(false);

@@ -1,4 +1,7 @@
-/** Answers that ended: they are found where the upstream changed, and nowhere else, and a round serves the new answer. */
+/**
+ * Answers that the upstream stopped giving. They are found only where the upstream changed, and a round serves the new
+ * answer.
+ */
 
 import { describe, expect, it } from 'vitest';
 import { ExactIndex } from '../../src/search/exact-index.ts';
@@ -31,7 +34,7 @@ const countOf = (runs: readonly GoldenRun[], tool: string): number =>
   runs.filter((run) => nameOf(run) === tool).length;
 
 describe('an answer that the upstream stopped giving', () => {
-  it('teaches no more, unlike the other answers of its runs and stage', () => {
+  it('is no longer learnt, unlike the other answers of its runs and stage', () => {
     const golden = makeRuns(120, 80);
     const { runs, changes } = leaveOutEnded(golden);
     const [refunds, lookups] = [countOf(golden, 'refund'), countOf(golden, 'get_order')];
@@ -50,7 +53,7 @@ describe('an answer that the upstream stopped giving', () => {
     expect(leaveOutEnded(makeRuns(enough - 1, 80)).changes).toEqual([]);
   });
 
-  it('does not exist if nothing changed, or only the mix of tasks', () => {
+  it('is not found if nothing changed, or if only the mix of tasks changed', () => {
     expect(leaveOutEnded(makeRuns(120, 120)).changes).toEqual([]);
     // Some days have only delivered orders.
     const sorted = makeRuns(120, 120).sort((a, b) => nameOf(a).localeCompare(nameOf(b)));

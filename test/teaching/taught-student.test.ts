@@ -72,7 +72,7 @@ describe('held-out runs', () => {
         expect(whole.held_out.length).toBeGreaterThanOrEqual(HELD_OUT.runs_min);
         expect(whole.held_out_below).toBeGreaterThanOrEqual(HELD_OUT.share);
         for (const { run_id } of whole.held_out) expect(placeOf(run_id)).toBeLessThan(whole.held_out_below);
-        // With fewer runs, those below the share are held out, too.
+        // With fewer runs, the runs whose draw is below the share are held out as well.
         const fewer = splitRuns(runs.slice(cut % runs.length));
         for (const { run_id } of fewer.teaching)
           expect(placeOf(run_id)).toBeGreaterThanOrEqual(HELD_OUT.share);
@@ -94,7 +94,7 @@ describe('held-out runs', () => {
 });
 
 describe('too few golden runs', () => {
-  it('are reported with what is missing', () => {
+  it('are reported with the number of missing runs', () => {
     const runs = makeRuns(GOLDEN_RUNS_MIN);
     expect(describeShortage(makeMaterial(runs))).toBeNull();
     const short = makeMaterial(runs.slice(1), { runs: 40, looked_at: 40, golden: 13 });
@@ -110,7 +110,7 @@ describe('a student of a repetitive agent', () => {
     expect(judgeStudent(taught, gate)).toBeNull();
     const { measured, golden } = taught.draft;
     expect(measured.coverage).toBeGreaterThan(0.6);
-    // With so few runs, each is held out once; the published student knows all of them.
+    // With so few runs, each run is held out once. The published student knows all runs.
     expect(measured.held_out_runs).toBe(60);
     expect(measured.of).toMatchObject({ students: 4, teaching_runs: taught.split.teaching.length });
     expect(golden.teaching_runs).toBe(60);
@@ -177,7 +177,7 @@ describe('a student of a repetitive agent', () => {
     }));
     const seen = splitRuns([...good, ...bad]);
     const kept = new Set(seen.held_out.map(({ run_id }) => run_id));
-    // Like the others during teaching; when it is measured, something has changed.
+    // These runs are like the others while the student is taught, and differ when it is measured.
     for (const run of bad)
       if (kept.has(run.run_id))
         for (const step of run.steps)
@@ -211,7 +211,7 @@ describe('a student of a repetitive agent', () => {
     expect(judgeStudent(await teach(runs), gate)).not.toBeNull();
   });
 
-  it('is not replaced by one that serves clearly less, but by one that is as good', {
+  it('is not replaced by a student that serves clearly less, but is replaced by one that is as good', {
     tags: 'long',
   }, async () => {
     const runs = makeRuns(60);
@@ -244,7 +244,7 @@ function toManifest({ draft }: TaughtStudent): StudentManifest {
 }
 
 describe('agents with few golden runs', () => {
-  it('have each run held out once, however many another agent has', async () => {
+  it('have each run held out once, even if another agent has many runs', async () => {
     const busy = makeRuns(90);
     const rare = makeRuns(20, 11).map((run) => ({
       ...run,
@@ -291,7 +291,7 @@ describe('the gate', () => {
     };
     const draft = { ...taught.draft, measured: { ...taught.draft.measured, ...all } };
     expect(judgeStudent({ ...taught, threshold: 0.2, draft }, gate)).toBe(words);
-    // If the student may return, the steps before the upstream’s first one are not measured separately.
+    // If the student may serve again in a run, the steps before the upstream’s first step are not measured separately.
     const comesBack = judgeStudent({ ...taught, threshold: 0.2, draft }, { ...gate, sticky: false });
     expect(comesBack).toBe('in_a_row' in measured ? null : words);
     const agents = draft.coverage.agents?.map((agent) => ({ ...agent, threshold: null })) ?? [];

@@ -20,7 +20,7 @@ const noise = (count: number): MarkColumn[] =>
   range(20).map((key) => column(key + 10, count, (i) => (i * (key + 3)) % 11 < 4));
 
 describe('situations of texts', () => {
-  it('are divided by what explains the words; words within one are style', () => {
+  it('are divided by values that explain the words; other differences of words are style', () => {
     const columns = [column(1, 120, isLate), ...noise(120)];
     const found = findSituations(makeTexts(120), columns, []);
     expect(found.map(({ texts, style, common }) => [texts.length, [...style].sort(), [...common]])).toEqual([
@@ -42,7 +42,7 @@ describe('situations of texts', () => {
     for (const { texts } of found) expect(new Set(texts.map(({ step }) => isLate(step))).size).toBe(1);
   });
 
-  it('have a rare word as style if nothing comes near to telling it', () => {
+  it('treat a rare word as style if no value nearly explains it', () => {
     const rare = [11, 24, 38];
     const texts = makeTexts(60).map(({ step, words }) => ({
       step,
@@ -57,7 +57,7 @@ describe('situations of texts', () => {
     const isState = (word: string): boolean => ['arrive', 'come', 'ready', 'wait'].includes(word);
     expect(styleWith(noise(60))).toEqual(['again']);
     expect(styleWith([...noise(60), column(1, 60, (i) => rare.includes(i))])).toEqual([]);
-    // The mark tells all three, and one other text.
+    // The value explains all three texts, and occurs with one other text.
     expect(styleWith([...noise(60), column(1, 60, (i) => [...rare, 50].includes(i))])).toEqual([]);
     const value = (i: number): number => (rare.includes(i) ? 100 + i : i);
     const values = range(60).map((i): [number, number] => [value(i), i]);

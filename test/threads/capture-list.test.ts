@@ -108,7 +108,7 @@ class Captures {
     onTestFinished(() => this.letGo());
   }
 
-  /** Readers in this process would keep the file read-only for its writer. */
+  /** Closes all readers. While they are open in this process, the writer could not write the file. */
   async letGo(): Promise<void> {
     for (const list of this.#lists.splice(0)) list.close();
     for (const files of this.#files.splice(0)) files.close();
@@ -154,7 +154,7 @@ class Captures {
     return list;
   }
 
-  /** The list of one reader after another one has stored it. */
+  /** The rows of a reader that makes the list and stores it, and the rows of the next reader. */
   async readTwice(): Promise<[CapturedRunRow[], CapturedRunRow[]]> {
     const first = await this.readAll();
     return [first, await this.readAll()];
@@ -198,7 +198,7 @@ function show(list: CaptureList, q = ''): CapturedRunRow[] {
 
 const idsOf = (rows: readonly CapturedRunRow[]) => rows.map(({ run_id }) => run_id);
 
-it('sums of figures are kept for commands, equal to what they would compute', async () => {
+it('stored sums for commands equal the sums that the commands would compute', async () => {
   const captures = new Captures(randomBytes(32));
   const turns = Array.from({ length: 4_300 }, (_, at) =>
     at % 50 === 0
@@ -286,7 +286,7 @@ describe.each<[string, () => Key]>([
     await kept.close();
   });
 
-  it('sums of cache misses are kept by day and agent, also for a later turn and for commands', async () => {
+  it('sums of cache misses are stored by day and agent, also after a later turn and for commands', async () => {
     const captures = new Captures(makeKey());
     await captures.append(cachedTurn('one', 0), cachedTurn('two', 0), cachedTurn('one', 1));
     const question = { from_day: '2026-10-01', to_day: '2026-10-02', agent: null };
@@ -311,7 +311,7 @@ describe.each<[string, () => Key]>([
     const kept = new KeptIndex(captures.db, captures.key, '1');
     const files = new FollowedFiles(captures.db, { data_key: captures.key });
     files.refresh();
-    // The part is not full, so none of it is stored yet; other prices would invalidate it anyway.
+    // The part is not full, so it is not stored yet. With other prices the stored list is not used.
     expect([...(kept.cacheParts(files, PRICES)?.cacheParts() ?? [])]).toEqual([]);
     expect(kept.cacheParts(files, { 'claude-x': { input: 4, output: 15 } })).toBeNull();
     files.close();
@@ -343,7 +343,7 @@ describe.each<[string, () => Key]>([
     expect(rows[3]).toMatchObject({ gaps: [], golden: true, turns: 4 });
   });
 
-  it('a kept list can start with a question for an old run, a filter or a sum', async () => {
+  it('the first question to a stored list may be about an old run, a filter or a sum', async () => {
     const captures = new Captures(makeKey());
     await captures.append(turn('a', { seq: 1 }), turn('b', { seq: 2 }), turn('c', { seq: 1 }));
     const [rows] = await captures.readTwice();
@@ -413,7 +413,7 @@ describe.each<[string, () => Key]>([
     expect(existsSync(captures.index)).toBe(false);
     const [erased] = await captures.readTwice();
     expect(idsOf(erased)).toEqual(['young']);
-    // What an erasure leaves of an exchange is no failed call.
+    // The rest of an erased exchange does not count as a failed call.
     const counting = captures.open();
     finish(counting);
     const days = { from_day: '2026-01-01', to_day: '2027-01-01' };
@@ -439,7 +439,7 @@ describe.each<[string, () => Key]>([
     await captures.append(turn('a'), turn('b'));
     const rows = await captures.readAll();
     const whole = readFileSync(captures.index);
-    // Values are checked when they are read. The test overwrites all of the file but its heads, piece by piece.
+    // Values are checked when they are read. The test overwrites the file piece by piece, except for its heads.
     for (let at = 8_192; at < whole.length; at += 4_096) {
       const broken = Buffer.from(whole);
       const end = Math.min(at + 4_096, whole.length);
@@ -467,7 +467,7 @@ describe.each<[string, () => Key]>([
 });
 
 describe('a list without a question', () => {
-  it('is read in advance, except by a reader that replaces one that ended by itself', async () => {
+  it('is read in advance, except by a reader that replaces one that crashed', async () => {
     const captures = new Captures();
     await captures.append(turn('a'));
     const told = (reads_ahead: boolean) => {
@@ -498,7 +498,7 @@ describe('the list while it is being read', () => {
     ]);
   });
 
-  it('is complete if nothing can be stored', async () => {
+  it('is complete even if it cannot be stored', async () => {
     const captures = new Captures();
     await captures.append(turn('a'));
     // A folder at the path of the file.

@@ -75,7 +75,7 @@ describe('the capture reader', () => {
     expect(readJson(await reader.ask(RUNS))).toMatchObject({ runs: [], next_cursor: null });
     const first = reader.pid!;
     const answer = reader.ask(RUNS);
-    // As a damaged page would end it.
+    // Ends the process as a damaged page would.
     process.kill(first, 'SIGSEGV');
     await Promise.allSettled([answer]);
     expect(await ended).toMatchObject({ pid: first, reason: 'SIGSEGV' });
@@ -83,7 +83,7 @@ describe('the capture reader', () => {
     expect(reader.pid).not.toBe(first);
   });
 
-  it('notifies waiting callers that it ended, also during the pause', async () => {
+  it('tells waiting callers that it ended, also during the pause', async () => {
     // A program that ends before it answers.
     const { reader, ended } = openReader({
       entry: new URL('../fixtures/ending-reader.mjs', import.meta.url),

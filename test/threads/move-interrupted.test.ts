@@ -55,7 +55,7 @@ async function fill({ DATA_DIR }: Place): Promise<void> {
   await runs.close();
 }
 
-/** What the database has. */
+/** The numbers of rows and counts in the database. */
 async function readStored({ AUTH_DB_URL }: Place): Promise<unknown> {
   const [row] = await queryDatabase(
     AUTH_DB_URL,
@@ -151,12 +151,12 @@ it.each(['rows', 'commits'])(
   },
 );
 
-it('does not complete a move whose files have changed since, and says so in one line', {
+it('does not complete a move if its files have changed since, and says so in one line', {
   tags: 'long',
 }, async () => {
   const place = await makePlace();
   await fill(place);
-  // The first change that follows the note's own file and name is the first one after the commit.
+  // Kills the move at one change after another until the note of the move exists. Then the move has been committed.
   let at = 1;
   for (; existsSync(join(place.DATA_DIR, 'move.json')) === false; at++) await killMove(place, 'postgres', at);
   const runs = new LmdbTables(join(place.DATA_DIR, 'main.mdb'), 'disk', null);

@@ -11,7 +11,7 @@ function makeWatch({ collects = true, trims = true } = {}) {
       worked_ms: () => workedMs,
       release: () => done.push('release'),
       collect: () => {
-        // Collecting is work, too.
+        // A garbage collection counts as work.
         workedMs += 2_000;
         done.push('collect');
       },
@@ -19,7 +19,7 @@ function makeWatch({ collects = true, trims = true } = {}) {
     },
   );
   onTestFinished(() => watch.stop());
-  /** Looks after each of these times of work. @returns what was done */
+  /** Checks the thread after each of these amounts of work in ms. @returns what was done */
   const look = (...work: number[]): string[] => {
     for (const ms of work) {
       workedMs += ms;
@@ -30,7 +30,7 @@ function makeWatch({ collects = true, trims = true } = {}) {
   return look;
 }
 
-it('a thread that worked gives memory back at its second quiet look, once', () => {
+it('a thread that worked gives memory back once, at its second quiet check', () => {
   const look = makeWatch();
   expect(look(3_000, 10)).toEqual([]);
   expect(look(499)).toEqual(['release', 'collect', 'trim']);
@@ -47,7 +47,7 @@ it('a thread that is briefly quiet, or hardly worked, gives nothing back', () =>
   expect(idle(101)).toEqual(['release', 'collect', 'trim']);
 });
 
-it('a thread that is never quiet only trims, at every sixth look', () => {
+it('a thread that is never quiet only trims, at every sixth check', () => {
   const look = makeWatch();
   expect(look(4_000, 4_000, 4_000, 4_000, 4_000)).toEqual([]);
   expect(look(4_000)).toEqual(['trim']);
@@ -55,7 +55,7 @@ it('a thread that is never quiet only trims, at every sixth look', () => {
   expect(look(4_000)).toEqual(['trim']);
 });
 
-it('a thread does only what it is told to do', () => {
+it('a thread uses only the ways of giving memory back that it was given', () => {
   const main = makeWatch({ collects: false });
   expect(main(4_000, 4_000, 4_000, 4_000, 4_000, 4_000, 4_000, 0, 0)).toEqual(['release', 'trim']);
   const server = makeWatch({ collects: false, trims: false });

@@ -70,7 +70,7 @@ it('an interrupted seal leaves the file as it was, and the next start seals it',
     redact: false,
     decode: decodeExchange,
     seal: (job, events) => {
-      // Before the thread has loaded.
+      // The seal is interrupted before the thread has loaded.
       const sealed = sealOnThread(job, events, interruption.signal);
       interruption.abort(new Error('the test interrupts the seal'));
       return sealed;
@@ -93,7 +93,7 @@ it('closing the log interrupts the sealing', async () => {
   rotated.catch(() => {});
   await expect.poll(() => log.stats().sealed).toBe(1);
   await log.close();
-  // On a fast machine the file may have been sealed before.
+  // On a fast machine, the file may be sealed already.
   if (listSealed(path)[0]!.sealing) await expect(rotated).rejects.toThrow('interrupted');
   else await rotated;
 });

@@ -1,6 +1,6 @@
 /**
- * Two boxes that share accounts, organizations and keys in one PostgreSQL database: what one acknowledges, the other one knows,
- * whatever happens to the first. Own processes.
+ * Two boxes that share accounts, organizations and keys in one PostgreSQL database. Data that one box acknowledges is
+ * known to the other, even if the first box ends. Own processes.
  */
 import { readdirSync } from 'node:fs';
 import { afterAll, beforeAll, expect, it } from 'vitest';
@@ -20,12 +20,12 @@ afterAll(() => boxes[Symbol.asyncDispose]());
 
 const listCodebases = (box: ControlPlaneChild, key: string) => box.call(key, 'GET', '/v1/findings');
 
-/** Until the other box answers so; it polls at least four times a second. */
+/** Waits until a box answers with this status. A box polls the database at least four times a second. */
 function until(box: ControlPlaneChild, key: string, status: number) {
   return expect.poll(async () => (await listCodebases(box, key)).status).toBe(status);
 }
 
-it('who signs up on one box is known on the other, and a key works on both', async () => {
+it('a user who signs up on one box is known on the other, and a key works on both', async () => {
   const ann = await a.person('ann');
   const { body } = await a.call(ann.token, 'POST', '/api-keys/', { name: 'ci' });
   await until(b, body.raw_key, 200);
@@ -36,7 +36,7 @@ it('who signs up on one box is known on the other, and a key works on both', asy
   );
 });
 
-it('a key that is revoked on one box is dead on the other', async () => {
+it('a key that is revoked on one box is refused on the other', async () => {
   const bob = await a.person('bob');
   const { body } = await a.call(bob.token, 'POST', '/api-keys/', { name: 'ci' });
   await until(b, body.raw_key, 200);
@@ -70,7 +70,7 @@ it('a client sees on the other box what it has just written', async () => {
   }
 });
 
-it('findings that one box stores and removes are found and gone on the other', async () => {
+it('findings that one box stores are found on the other, and findings that it removes are not', async () => {
   const fay = await a.person('fay');
   const { raw_key: key } = (await a.call(fay.token, 'POST', '/api-keys/', { name: 'ci' })).body;
   await until(b, key, 200);
@@ -88,7 +88,7 @@ it('findings that one box stores and removes are found and gone on the other', a
   };
   await store(a, 'first');
   await expect.poll(() => list(b)).toEqual(['first']);
-  // Both have the code base in memory, and store at the same time.
+  // Both boxes have the code base in memory, and store findings at the same time.
   const stored = await Promise.all(
     Array.from({ length: 8 }, (_, at) => store(at % 2 === 0 ? a : b, `${at}`)),
   );
@@ -99,11 +99,11 @@ it('findings that one box stores and removes are found and gone on the other', a
   for (const box of [a, b]) await expect.poll(() => list(box)).toEqual(all.filter((word) => word !== '0'));
 });
 
-it('patterns that one box stores, merges and removes are found and gone on the other', {
+it('patterns that one box stores or merges are found on the other, and patterns that it removes are not', {
   tags: 'long',
 }, async () => {
   const env = { VECTOR_STORE_URL: 'embedded:' };
-  // Both at once: each would bring the universal patterns.
+  // Both boxes start at once, so each of them tries to store the universal patterns.
   const [c, d] = await Promise.all([boxes.open(env), boxes.open(env)]);
   const ivy = await c.person('ivy');
   const { raw_key: key } = (await c.call(ivy.token, 'POST', '/api-keys/', { name: 'ci' })).body;
@@ -127,12 +127,12 @@ it('patterns that one box stores, merges and removes are found and gone on the o
   };
   const first = await add(c, 'encoder');
   for (const box of [c, d]) await expect.poll(() => find(box, 'encoder')).toEqual([first]);
-  // The same situation again, on the other box: it is merged.
+  // The other box gets the same situation, and merges it into the existing pattern.
   expect(await add(d, 'encoder')).toBe(first);
   const read = async (box: ControlPlaneChild) =>
     (await box.call(key, 'GET', `/v1/patterns/${first}`)).body.support;
   await expect.poll(() => read(c)).toBe(2);
-  // The first box merges into what the other one has written.
+  // The first box merges the situation into the pattern that the other box has written.
   expect(await add(c, 'encoder')).toBe(first);
   await expect.poll(() => read(d)).toBe(3);
   expect((await d.call(key, 'DELETE', `/v1/patterns/${first}`)).status).toBe(204);
@@ -145,7 +145,7 @@ it('patterns that one box stores, merges and removes are found and gone on the o
   expect(situations.length).toBeGreaterThan(5);
 });
 
-it('without the database reads continue, writes get 503, and nothing acknowledged is lost', async () => {
+it('without the database, reads continue, writes get 503, and nothing acknowledged is lost', async () => {
   if (!boxes.server.isOurs) return;
   const gil = await a.person('gil');
   const { raw_key: key } = (await a.call(gil.token, 'POST', '/api-keys/', { name: 'ci' })).body;

@@ -1,6 +1,6 @@
 /**
- * A service whose shared database is away forwards and captures as before, and goes on when the database is back. A trace
- * that one box got is known to the other. Own processes.
+ * A service whose shared database is unreachable forwards and captures as before, and continues when the database is
+ * reachable again. A trace that one box received is known to the other. Own processes.
  */
 import { expect, it } from 'vitest';
 import { type ControlPlaneChild, SECRET } from '../fixtures/control-plane.ts';
@@ -25,12 +25,12 @@ it('forwarding and capture need no database', { tags: 'long' }, async () => {
   expect(flushed.status).toBe(200);
   expect((await fetch(`${whole.gateway}/__gw/ready`)).status).toBe(200);
   expect(await whole.run('inspect', '--json')).toContain('"turns":21');
-  // It ends in order without the database.
+  // The service stops normally without the database.
   expect(await whole.stop()).toBe(0);
   expect(whole.stderr).not.toContain('tests-only');
 });
 
-it('a trace that one box got is known to the other, and its pattern is made once', {
+it('a trace that one box received is known to the other, and its pattern is made once', {
   tags: 'long',
 }, async () => {
   await using boxes = await SharedBoxes.start();
@@ -67,7 +67,7 @@ it('a trace that one box got is known to the other, and its pattern is made once
   const made = await patterns(a);
   expect(made.length).toBeGreaterThan(0);
   await expect.poll(() => patterns(b)).toEqual(made);
-  // The same trace on the other box is the same trace.
+  // The other box recognizes the same trace.
   expect((await b.call(key, 'POST', '/v1/traces', trace)).status).toBeLessThan(300);
   expect(await patterns(b)).toEqual(made);
   expect((await b.call(key, 'DELETE', '/v1/traces/t1')).status).toBe(204);

@@ -55,19 +55,19 @@ describe('the live stream of several boxes', () => {
     expect(others.events).toEqual([]);
   });
 
-  it('goes on at another box after a kill, without loss or repetition', async () => {
+  it('continues at another box after a kill, without loss or repetition', async () => {
     const c = await boxes.open(STREAM);
     const reader = await join(c, 'kill');
     for (const run of ['r0', 'r1']) await startRun(a, 'kill', run);
     await until(() => expect(runsOf(reader)).toEqual(['r0', 'r1']));
     await c.kill();
     await until(() => expect(reader.is_over).toBe(true));
-    // Now the organization has no readers.
+    // From here on, the organization has no readers.
     for (const run of ['r2', 'r3']) await startRun(a, 'kill', run);
     await startRun(b, 'kill', 'r4');
     const resumed = await join(b, 'kill', reader.events.at(-1)!.id!);
     await until(() => expect([...runsOf(resumed)].sort()).toEqual(['r2', 'r3', 'r4']));
-    // From the beginning again: older events than the box has in memory.
+    // Reads from the beginning again, so that the box needs events that are older than those in its memory.
     const [first] = reader.events;
     const whole = await join(b, 'kill', first!.id!);
     await until(() => expect(whole.events).toEqual([reader.events[1], ...resumed.events]));
@@ -76,7 +76,7 @@ describe('the live stream of several boxes', () => {
     expect(whole.names).not.toContain('reset');
   });
 
-  it('tells a reader that returns with an unknown place that it has missed something', async () => {
+  it('tells a reader that returns with an unknown event id that it may have missed events', async () => {
     const reader = await join(a, 'unknown', '999999999');
     await until(() => expect(reader.names).toEqual(['reset']));
     await startRun(b, 'unknown', 'r');
@@ -110,7 +110,7 @@ describe('the live stream of several boxes', () => {
     await until(() => expect(runsOf(reader)).toEqual(['r']));
   });
 
-  it('goes on after the database was away, and says that something may be missing', async () => {
+  it('continues after the database was unreachable, and says that events may be missing', async () => {
     if (!boxes.server.isOurs) return;
     const readers = [await join(a, 'away'), await join(b, 'away')];
     const after = { org_id: 'away', run_id: 'after', task: 't' };

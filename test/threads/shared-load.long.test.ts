@@ -15,7 +15,10 @@ interface Acknowledged {
   profiles: Set<string>;
 }
 
-/** One client's work on a box; what is refused because a box or the database is away is not acknowledged. */
+/**
+ * One client's work on a box. Requests that are refused because a box or the database is unreachable are not
+ * acknowledged.
+ */
 async function work(
   box: ControlPlaneChild,
   ann: Person,
@@ -37,7 +40,7 @@ async function work(
     const profile = { name: `p${round}`, weights: {} };
     const put = await box.call(key, 'POST', '/v1/monitor/profiles', profile);
     await tell(put.status, () => done.profiles.add(profile.name));
-    // All of them change this row.
+    // All clients change this row.
     const renamed = await box.call(ann.token, 'PATCH', `/organizations/${ann.org_id}`, {
       name: `${name} ${round}`,
     });
@@ -56,7 +59,7 @@ it('everything acknowledged under load is on both boxes once', async () => {
     Array.from({ length: CLIENTS }, (_, at) => work(at % 2 === 0 ? a : b, ann, key, `c${at}`, done)),
   );
   expect(done.findings.length).toBeGreaterThan(CLIENTS * ROUNDS * 0.9);
-  // One box is killed while it works; its clients stop.
+  // One box is killed while it serves clients, and its clients stop.
   const dying = work(b, ann, key, 'late', done).catch(() => {});
   const other = work(a, ann, key, 'other', done);
   await b.kill();

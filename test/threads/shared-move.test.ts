@@ -11,7 +11,7 @@ import { SharedBoxes } from './shared-boxes.ts';
 
 const CONTENT = 'the harbour crane turns left';
 
-/** A finished run whose steps take two rows, and one that goes on. */
+/** Makes a finished run whose steps take two rows, and a run that has not finished. */
 async function report(box: ControlPlaneChild, key: string): Promise<void> {
   const send = async (path: string, body: object) =>
     expect((await box.call(key, 'POST', `/v1/monitor/runs${path}`, body)).status).toBeLessThan(300);
@@ -24,7 +24,7 @@ async function report(box: ControlPlaneChild, key: string): Promise<void> {
     await send('/goes-on/steps', { step_index, action: 'turn', observation: 'turned', tokens: 7 });
 }
 
-/** What people see of the runs. */
+/** The runs as the API shows them to people. */
 async function readAll(box: ControlPlaneChild, token: string, key: string) {
   const read = async (path: string, credential = key) => {
     const answer = await box.call(credential, 'GET', path);

@@ -1,4 +1,4 @@
-/** What requests meet on a box that shares its database, by the age of its rows. Test thread; without a store thread. */
+/** How a box that shares its database answers requests, by the age of its rows. Test thread; without a store thread. */
 import { expect, it } from 'vitest';
 import { SeatState } from '../../src/storage/shared/seat.ts';
 import { SharedRequests } from '../../src/threads/shared-requests.ts';
@@ -17,7 +17,7 @@ const request = (headers: Record<string, string>, query = '') => ({
 });
 const KEY = { authorization: 'Bearer k' };
 
-it('rows of the last second are not called old', async () => {
+it('rows of the last second are not reported as old', async () => {
   const shared = open(0);
   expect(shared.refusal).toBeNull();
   expect(shared.describe()).toEqual([['x-svc-position', '7']]);
@@ -40,7 +40,7 @@ it('older rows are shown with their age, and after a minute no credential is acc
   await Promise.all([shared.close(), old.close()]);
 });
 
-it('only a position that the box does not show is waited for, and a wait that fails ends', async () => {
+it('a request waits only for a position that the box does not show yet, and the wait ends if it fails', async () => {
   const shared = open(0);
   for (const position of ['7', '0', '-1', 'x', '', '9'.repeat(16)])
     expect(shared.admit(request({ ...KEY, 'x-svc-position': position }))).toBeNull();

@@ -1,4 +1,7 @@
-/** How threads reach the shared runs through the store thread of their box: two boxes in one process. Test thread; PostgreSQL. */
+/**
+ * Threads use the shared runs through the store thread of their box. The test has two boxes in one process. Test
+ * thread; PostgreSQL.
+ */
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { pino } from 'pino';
@@ -37,7 +40,7 @@ interface BoxThread {
   lost: string[];
 }
 
-/** A box with one thread that has runs. */
+/** Opens a box with one thread that has runs. */
 async function openBox(): Promise<BoxThread> {
   const folder = makeFolder();
   const memory = {
@@ -69,7 +72,7 @@ async function openBox(): Promise<BoxThread> {
   return { client, journal, store, state: new SeatState(shared.seat.state), lost };
 }
 
-it('an actor moves between two boxes, and no position shows it to the former one', async () => {
+it('an actor moves between two boxes, and the former box shows no old state at a later position', async () => {
   const [a, b] = [await openBox(), await openBox()];
   await Promise.all(['x', 'y', 'z'].map((key) => a.journal.load('run', key)));
   const add = {
@@ -86,7 +89,7 @@ it('an actor moves between two boxes, and no position shows it to the former one
     const loaded = readable(await to.journal.load('run', 'x'));
     expect(loaded.events).toHaveLength(turn + 1);
     expect(await commit(to.journal, [event('run', 'x', turn + 2)])).toBeNull();
-    // A client that has seen it there asks here.
+    // A client has seen the actor's state on the other box, and now asks this box.
     expect(await from.store.reach(to.state.position, 60_000)).toBe(true);
     from.client.catchUp();
     expect(from.lost).toEqual(['x']);
@@ -126,7 +129,7 @@ it('after the store thread was started again, every actor is loaded again', asyn
   await box.journal.load('run', 'after');
   expect(await commit(box.journal, [event('run', 'after', 1)])).toBeNull();
   const { thread } = box.state;
-  // As if another store thread had come: the channel leads to a former one.
+  // Simulates a new store thread: the channel belongs to a former one.
   box.state.thread = -2;
   box.client.catchUp();
   expect(box.lost).toEqual(['after']);

@@ -9,7 +9,7 @@ import { SharedBoxes } from './shared-boxes.ts';
 
 const RUNS = 6;
 const STEPS = 40;
-/** After so many acknowledged steps a box is killed. */
+/** Numbers of acknowledged steps after which a box is killed. */
 const KILL_AFTER = [40, 120];
 
 it('every acknowledged step is there once, with the scores of one box', async () => {
@@ -20,7 +20,7 @@ it('every acknowledged step is there once, with the scores of one box', async ()
   await expect.poll(async () => (await b.call(key, 'GET', '/v1/findings')).status).toBe(200);
   const random = createPrng(20_261_129);
 
-  /** Sends to any box until one acknowledges. */
+  /** Sends the request to any box, again and again, until a box acknowledges it. */
   const insist = async (method: string, path: string, body: object): Promise<string> => {
     for (;;) {
       const box: ControlPlaneChild = random.chance(0.5) ? a : b;
@@ -51,7 +51,7 @@ it('every acknowledged step is there once, with the scores of one box', async ()
     for (let at = 0; at < STEPS; at++) {
       answers.push(await insist('POST', `/v1/monitor/runs/${run_id}/steps`, stepOf(at)));
       if (KILL_AFTER.includes(++acknowledged)) restarting = restarting.then(restart);
-      // A client that did not get the answer sends the step again, and perhaps to the other box.
+      // A client that did not get the answer sends the step again, possibly to the other box.
       if (at % 7 === 0)
         expect(await insist('POST', `/v1/monitor/runs/${run_id}/steps`, stepOf(at))).toBe(answers[at]);
     }

@@ -1,6 +1,6 @@
 /**
- * Two boxes that share runs in one PostgreSQL database: a run goes on wherever its requests arrive, each step counts once, and
- * lists, reports and usage are the same everywhere. Own processes.
+ * Two boxes that share runs in one PostgreSQL database. A run continues on any box that its requests reach, each step
+ * counts once, and lists, reports and usage are the same on all boxes. Own processes.
  */
 import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -24,7 +24,7 @@ beforeAll(async () => {
 });
 afterAll(() => boxes[Symbol.asyncDispose]());
 
-/** A person with a key, and the requests of an agent that see each other on all boxes. */
+/** A person with a key, and an agent whose requests see the effects of earlier ones on all boxes. */
 class Agent {
   readonly person: Person;
   readonly key: string;
@@ -84,7 +84,7 @@ class Agent {
   }
 }
 
-it('a run that starts on one box goes on and ends on the other', async () => {
+it('a run that starts on one box continues and ends on the other', async () => {
   const ann = await Agent.open('ann');
   const started = await ann.start(a, 'r');
   expect((await ann.start(b, 'r')).text).toBe(started.text);
@@ -122,7 +122,7 @@ it('steps that go to both boxes in turn and at once have the scores of one box',
     const [near, far] = at % 2 === 0 ? [a, b] : [b, a];
     answers.push((await bob.step(near, 'turns', at)).text);
     expect((await bob.step(a, 'alone', at)).text).toBe(answers[at]);
-    // The same step again, on both boxes at once.
+    // The agent sends the same step again, to both boxes at once.
     const again = await Promise.all([bob.step(near, 'turns', at), bob.step(far, 'turns', at)]);
     expect(again.map(({ text }) => text)).toEqual([answers[at], answers[at]]);
   }
@@ -138,7 +138,7 @@ it('steps that go to both boxes in turn and at once have the scores of one box',
   expect([...page.steps, ...next.steps]).toEqual(rest.steps);
 });
 
-it('a run whose box was killed goes on at the other box, with every acknowledged step', async () => {
+it('a run whose box was killed continues on the other box, with every acknowledged step', async () => {
   const eve = await Agent.open('eve');
   const box = await boxes.open(ENV);
   await eve.start(box, 'r');
@@ -257,7 +257,7 @@ it('an experiment counts the runs of all boxes once', async () => {
   expect((await hal.read(b, '/v1/monitor/experiments')).experiments).toEqual([{ experiment_id: 'x' }]);
 });
 
-it('what is deleted with an organization leaves the database', { tags: 'long' }, async () => {
+it('the rows of a deleted organization are removed from the database', { tags: 'long' }, async () => {
   const ivy = await Agent.open('ivy');
   for (const [at, box] of [a, b].entries()) {
     await ivy.start(box, `r${at}`);
@@ -289,14 +289,14 @@ it('a box has only a view, and does not start beside one', async () => {
   expect(backup).toMatchObject({ code: 1, stderr: expect.stringContaining('such as pg_dump') });
 });
 
-it('one of the boxes does the work that is done once for all', async () => {
+it('only one of the boxes does the work that is done for all boxes', async () => {
   const [row] = await boxes.query(
     `SELECT count(*) AS n FROM understudy.rows WHERE tbl = 'rows:duties' AND value IS NOT NULL`,
   );
   expect(row).toEqual({ n: '1' });
 });
 
-it('without the database a run is refused, and goes on when it is back', async () => {
+it('without the database, a run is refused; it continues when the database is reachable again', async () => {
   if (!boxes.server.isOurs) return;
   const kim = await Agent.open('kim');
   await kim.start(a, 'r');

@@ -63,7 +63,7 @@ it('the service does not start over a folder of the other kind of database, in b
   expect(stderr).toContain('shares a PostgreSQL database');
 });
 
-it('migrate makes the tables once, and --check only looks', async () => {
+it('migrate makes the tables once, and --check changes nothing', async () => {
   const env = { AUTH_DB_URL: empty, DATA_DIR: makeFolder() };
   expect(await runHere(['migrate', '--check'], env)).toMatchObject({ code: 1, stdout: '' });
   expect(await runHere(['migrate'], env)).toMatchObject({ code: 0 });

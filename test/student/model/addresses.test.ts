@@ -4,7 +4,7 @@ import type { StudentBlock } from '../../../src/student/model/decision.ts';
 
 const PAGE = 'https://shop.example/tea/list?page=2';
 
-/** How the address of a call is spelled after these calls, the latest first. */
+/** How the address of a call is written after calls that opened these pages, the latest first. */
 function spell(url: string, opened: readonly string[], task = '', key = 'url'): unknown {
   const content: StudentBlock[] = [{ type: 'tool_call', id: '', name: 'open', input: { [key]: url } }];
   const calls = opened.map((address, at) => ({
@@ -24,13 +24,13 @@ describe('the address of a page', () => {
     expect(spell('/tea/7', [], 'Look at https://shop.example, please.')).toBe('https://shop.example/tea/7');
   });
 
-  it('stays another one when the site, the path or the query differs', () => {
+  it('differs from an address with another site, path or query', () => {
     const own = spell('/tea/7', [PAGE]);
     for (const other of ['https://other.example/tea/7', '/tea/7/', '/tea/7?size=2', '//other.example/tea/7'])
       expect(spell(other, [PAGE])).not.toBe(own);
   });
 
-  it('stays as it is written when nothing shows what it is relative to', () => {
+  it('stays as it is written if its base is unknown', () => {
     expect(spell('/tea/7', [])).toBe('/tea/7');
     expect(spell('/tea/7', [], 'https://a.example or https://b.example')).toBe('/tea/7');
     expect(spell('mailto:a@b.example', [PAGE])).toBe('mailto:a@b.example');

@@ -125,14 +125,14 @@ describe('templates', () => {
     }
   });
 
-  it('never carry a value from a golden run into another one', () => {
+  it('never give a value of one golden run in another run', () => {
     fc.assert(
       fc.property(
         fc.array(record, { minLength: 3, maxLength: 6 }),
         record,
         fc.constantFrom(...ANSWERS),
         (made, live, answerOf) => {
-          // Several runs of the same order, as by chance: the value still belongs to these runs.
+          // Several runs have the same order by chance. The value must still count as a value of these runs.
           const shared = made.map((order) => ({ ...order, id: made[0]!.id, total: made[0]!.total }));
           fc.pre(live.id !== made[0]!.id);
           const examples = shared.map((order, i) => example(i, stepOf(order), answerOf(order)));
@@ -149,8 +149,8 @@ describe('templates', () => {
     );
   });
 
-  it('do not mistake for a constant what all golden runs share with their own context', () => {
-    // The same order twice, by chance and not by rule.
+  it('do not take a value for a constant if all golden runs have it in their own context', () => {
+    // Both runs have the same order by chance, and not because a rule says so.
     const examples = [0, 1].map((i) => {
       const { step, answer } = makeOrderStep(i, { status: 'pending', order: 'ORD-5555' });
       return example(i, step, answer.content);

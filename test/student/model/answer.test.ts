@@ -39,7 +39,7 @@ describe('an answer', () => {
     ['a text', makeAnswer([{ type: 'text', text: 'Use [redacted] as the key.' }], 'end_turn')],
     ['an input', makeAnswer([call({ headers: [{ authorization: 'Bearer [redacted]' }] })], 'tool_use')],
     ['the name of a field', makeAnswer([call({ '[redacted]': 1 })], 'tool_use')],
-  ])('teaches nothing where capture masked %s: the text is unknown', (_where, answer) => {
+  ])('is not learnt if capture masked %s, because the text is unknown', (_where, answer) => {
     expect(digestAnswer(answer)).toBeNull();
   });
 });

@@ -31,19 +31,19 @@ describe('the days that a text names', () => {
     expect(days('next Friday', over({ is_next_week: true }))).toEqual(['2026-03-13']);
   });
 
-  it('may lack their year, and then lie ahead', () => {
+  it('may lack their year; then the next such day is meant', () => {
     expect(findDays('On March 5th, and on 12 January', TODAY, USUAL)).toEqual(['2026-03-05', '2026-01-12']);
     expect(findDays('On 2 November', dayOf('2026-12-30')!, USUAL)).toEqual(['2026-11-02']);
     expect(findDays('On 2 January', dayOf('2026-12-30')!, USUAL)).toEqual(['2027-01-02']);
   });
 
-  it('are only full dates when today is unknown', () => {
+  it('include only full dates if today is unknown', () => {
     expect(findDays('tomorrow, March 5, 2026-04-01', null, USUAL)).toEqual(['2026-04-01']);
     expect(findDays('05/03/2026', null, USUAL)).toEqual(['2026-05-03']);
     expect(findDays('05/03/2026', null, over({ is_day_first: true }))).toEqual(['2026-03-05']);
   });
 
-  it('count once when a weekday stands before a date', () => {
+  it('count once if a weekday precedes a date', () => {
     expect(findDays('Friday, March 6, 2026', TODAY, USUAL)).toEqual(['2026-03-06']);
   });
 });

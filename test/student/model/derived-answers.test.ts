@@ -19,7 +19,7 @@ function makeStep(task: string, result: string): StepDigest {
   return digest([user(task), ...called('look', { at: 1 }, result)], { tools });
 }
 
-/** Whether a student of 40 runs gives the right answer in 8 other runs. */
+/** Whether a student that has learnt 40 runs gives the right answer in 8 other runs. */
 function learns(make: (random: Prng) => Made): boolean {
   const steps = Array.from({ length: 40 }, (_, i) => ({ run_id: `run-${i}`, ...make(createPrng(i + 1)) }));
   const student = new Student(fitStudent(steps), (dimensions) => new ExactIndex(dimensions));

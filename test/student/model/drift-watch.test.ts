@@ -1,4 +1,6 @@
-/** The watch over a student: which steps are audited, when a kind or an agent is suspended, and how it comes back. */
+/**
+ * The watch over a student: which steps are audited, when a kind or an agent is suspended, and when a suspension ends.
+ */
 import { describe, expect, it } from 'vitest';
 import { createPrng } from '../../../src/std/prng.ts';
 import { DRIFT, DriftWatch } from '../../../src/student/model/drift-watch.ts';
@@ -69,7 +71,7 @@ describe('the audits', () => {
     newer.note('a', 'look after task', true);
     expect(kindOf(newer, 'look after task')?.state).toBe('suspect');
     expect(newer.judge('a', 'text after look')).toBe('serve');
-    // A version older than the suspension has learned nothing new.
+    // A version that is older than the suspension stays suspended, because it has learnt nothing new.
     expect(next(3, 1_000).judge('a', 'look after task')).toBe('suspended');
   });
 
@@ -131,7 +133,7 @@ describe('a suspension', () => {
     expect(shareAudited(next, 'look')).toBe(1);
     for (let at = 0; at < 60; at++) next.note('a', 'look', true);
     expect(shareAudited(next, 'look')).toBeLessThan(0.2);
-    // A version that is as wrong as the previous one never serves.
+    // A version whose answers are as wrong as those of the previous version never serves.
     const same = new DriftWatch(
       { ...TERMS, version: 2, made_at_ms: 6_000 },
       0.05,

@@ -30,7 +30,7 @@ const GROUND = new Ground({
   ],
 });
 
-/** The words of golden texts with the first label, and with the second one. */
+/** Makes the known words of golden texts: `ours` occur under one label, `others` under another. */
 function known(place: string, ours: readonly string[], others: readonly string[] = []): KnownWordings {
   const wording = (label: number, texts: readonly string[]): Wording => ({
     label,
@@ -132,7 +132,7 @@ describe('texts', () => {
     expect(saysTheSame(GOLDEN[0]!, 'I have cancelled order ORD-7, your 45.20 EUR order.')).toBe(false);
   });
 
-  it('are if one denies something that no golden report affirms, but only where texts report', () => {
+  it('are equivalent if one denies something that no golden report affirms, but only where texts are reports', () => {
     const reports = [
       'Refunded ORD-7, no action is left.',
       'Refunded ORD-7.',
@@ -166,14 +166,14 @@ describe('texts', () => {
     expect(same(answering, 'Refunded ORD-7, no action is left.')).toBe(false);
   });
 
-  it('are not if the words belong to another answer, or to no answer', () => {
+  it('are not equivalent if the words belong to another answer, or to no answer', () => {
     expect(saysTheSame(GOLDEN[0]!, 'I have refunded order ORD-7 to the warehouse.')).toBe(false);
     expect(saysTheSame(GOLDEN[0]!, 'Another person should quickly look into ORD-7 tomorrow morning.')).toBe(
       false,
     );
   });
 
-  it('are not if a word that texts take from steps is not in this step', () => {
+  it('are not equivalent if the step does not contain a word that golden texts take from their steps', () => {
     const wordings = known('', [
       'The refund for ORD-7 is for a lamp.',
       'For ORD-7 a teapot was sent: refund.',

@@ -36,7 +36,7 @@ function learn(made: Made, runs = 40): Student {
     (_, i): LearnedStep => ({ run_id: `run-${i}`, step: stepOf(made, i), answer: made.answer(i) }),
   );
   const packr = new Packr({ useRecords: false, moreTypes: true, variableMapSize: true });
-  // In the published and reopened form.
+  // The model in the form that it has after it was published and read again.
   const model = packr.unpack(packr.pack(fitStudent(steps)));
   return new Student(model, (dimensions) => new ExactIndex(dimensions));
 }
@@ -76,7 +76,7 @@ describe('an answer', () => {
       },
       is: (i) => `{"order_id":"${idOf(i)}"}`,
     },
-    'takes a number with an exponent, and one with a zero behind the point': {
+    'takes a number with an exponent, and a number with a zero after the decimal point': {
       made: {
         task: () => 'Please refund it.',
         result: (i) => `{"size":${i + 2}e5,"share":${i + 1}.0}`,
@@ -84,7 +84,7 @@ describe('an answer', () => {
       },
       is: (i) => `{"size":${i + 2}e5,"share":${i + 1}.0}`,
     },
-    'has a constant as it was written': {
+    'keeps the notation of a constant': {
       made: {
         task: () => 'Please refund all.',
         answer: () => call('refund', '{"share":1.0,"account":90071992547409930001}'),
@@ -143,7 +143,7 @@ describe('an answer', () => {
     );
   });
 
-  it('distinguishes two ids that are one double', () => {
+  it('distinguishes two ids that are equal as doubles', () => {
     // The refunded order depends on whether the result belongs to the requested order.
     const made = (isOwn: (i: number) => boolean): Made => ({
       task: (i) => `Refund order ${idOf(i)}`,

@@ -25,7 +25,7 @@ describe("a client's instructions", () => {
     ];
     for (const messages of [inRole, inTag]) expect(sourceOf(messages, 'task')).toBe(task);
     expect(digest([system(WORDS), user(task)])).toEqual(digest(inRole));
-    // A different rule in them makes a different agent.
+    // A different rule in the client's instructions makes a different agent.
     const other = digest([user(task), system('The shell is bash.\nAlways push to main.')]);
     expect(other.system).not.toEqual(digest(inRole).system);
   });
@@ -68,7 +68,7 @@ describe('results of tools', () => {
     ),
   ];
 
-  it('are in the order of their calls, whichever arrived first', () => {
+  it('are in the order of their calls, even if a later one arrived first', () => {
     for (const order of [
       ['b', 'a', 'c'],
       ['c', 'b', 'a'],

@@ -71,7 +71,7 @@ export function textAnswer(text: string): AnswerDigest {
   return { content: [{ type: 'text', text }], stop_reason: 'end_turn', input_tokens: 100, output_tokens: 20 };
 }
 
-/** An order's id that no other index has. */
+/** The id of an order. Each index has a different id. */
 export function orderId(i: number): string {
   return `ORD-${7_000 + 13 * i}`;
 }

@@ -53,21 +53,21 @@ describe('new words', () => {
     ...words(MARK.task_word, 3, ...WORDS, said),
   ];
 
-  it('of the task are one surprise, although results repeat them', () => {
+  it('of the task count as one surprise, although results repeat them', () => {
     const novelty = learn(2, (name) => name);
     expect(novelty.measure(step(100, 100))).toBe(0);
     expect(novelty.measure(step(7_000, 7_000))).toBeCloseTo(novelty.measure(step(7_000, 100)), 10);
     expect(novelty.measure(step(7_000, 7_001))).toBeGreaterThan(novelty.measure(step(7_000, 7_000)));
   });
 
-  it('of results are no surprise if results of several golden runs had such words', () => {
+  it('of results count as no surprise if results of several golden runs had such words', () => {
     const rare = learn(2, (name) => name + 50_000);
     const usual = learn(20, (name) => name + 50_000);
     expect(rare.measure(step(100, 7_001))).toBeGreaterThan(0.3);
     expect(usual.measure(step(100, 7_001))).toBe(0);
   });
 
-  it('of the task stay a surprise, although golden runs had such words', () => {
+  it('of the task count as a surprise, although golden runs had such words', () => {
     expect(learn(20, () => 100).measure(step(7_000, 100))).toBeGreaterThan(0.2);
   });
 

@@ -26,7 +26,10 @@ const of = <Value>(values: readonly Value[], i: number): Value => values[i % val
 const day = (i: number): string =>
   `2026-${String(1 + (i % 12)).padStart(2, '0')}-${String(1 + (i % 28)).padStart(2, '0')}`;
 
-/** Agents, by the part of their prompts that changes. `live`: another value of the same kind. */
+/**
+ * Prompts of agents, by the part that changes. `golden` makes the prompts of golden runs; `live` has prompts with other
+ * values of the same kind.
+ */
 const AGENTS: Record<string, { golden: (i: number) => string; live: string[] }> = {
   'a path': {
     golden: (i) =>
@@ -170,12 +173,12 @@ const GLUE = [' ', '\n', '\n\n', ''];
 describe.each(Object.entries(AGENTS))('a prompt in which %s changes', (_, { golden, live }) => {
   const student = learn(golden);
 
-  it('is known with golden values and with others of their kind', () => {
+  it('is known with golden values and with other values of the same kind', () => {
     for (let i = 0; i < RUNS; i++) expect(ask(student, golden(i)), golden(i)).toBe('covered');
     for (const prompt of live) expect(ask(student, prompt), prompt).toBe('covered');
   });
 
-  it('is another one with any additional instruction anywhere', () => {
+  it('counts as another prompt if any instruction is added anywhere', () => {
     fc.assert(
       fc.property(
         instruction,
@@ -194,7 +197,7 @@ describe.each(Object.entries(AGENTS))('a prompt in which %s changes', (_, { gold
     );
   });
 
-  it('is another one with any instruction at the start or end of a line, or in place of a value', () => {
+  it('counts as another prompt with any instruction at the start or end of a line, or in place of a value', () => {
     const places = (prompt: string): number[] => {
       const other = golden(RUNS + 3);
       let same = 0;
@@ -219,25 +222,25 @@ describe.each(Object.entries(AGENTS))('a prompt in which %s changes', (_, { gold
     );
   });
 
-  it('is another one without one of its sentences', () => {
+  it('counts as another prompt if one of its sentences is missing', () => {
     const prompt = golden(1);
     const sentences = prompt.split(/(?<=[.!?]) |\n/);
     for (const sentence of sentences) {
-      // Lists of files vary in length.
+      // A line of a list of files may be missing, because golden lists vary in length.
       if (sentence === '' || sentence.startsWith('M ') || !/\p{L}/u.test(sentence)) continue;
       expect(ask(student, prompt.replace(sentence, '')), sentence).not.toBe('covered');
     }
   });
 
-  it('is another one in another order', () => {
+  it('counts as another prompt if its sentences are in another order', () => {
     const lines = golden(1).split(/(?<=[.!?]) |\n/);
     if (lines.length > 1) expect(ask(student, lines.toReversed().join('\n'))).not.toBe('covered');
   });
 
-  it('is another one with one word changed', () => {
+  it('counts as another prompt if one word is changed', () => {
     const prompt = golden(1);
     for (const { 0: word, index } of prompt.matchAll(/(?<![\p{L}\d/-])\p{Ll}{2,}(?![\p{L}\d/-])/gu)) {
-      // The place of the tenant's name in lower case.
+      // This word is the tenant's name, which may change.
       if (word === 'globex') continue;
       const changed = `${prompt.slice(0, index)}never${prompt.slice(index + word.length)}`;
       if (word !== 'never') expect(ask(student, changed), changed).not.toBe('covered');
@@ -299,7 +302,7 @@ describe('choices that are not names', () => {
     expect(ask(student, prompt('late', 'keep'))).toBe('unknown_agent');
   });
 
-  it('do not permit a text that changes freely', () => {
+  it('do not make room for a text that changes freely', () => {
     const note = (i: number) =>
       `Note: the customer ${of(['likes', 'wants', 'hates', 'bought'], i)} lamp ${of(['a', 'two', 'no', 'the'], i >> 2)} with ${of(['blue', 'red', 'long'], i)} legs`;
     const student = learn((i) => `You look after orders.\n${note(i)} since week ${i}`);

@@ -80,7 +80,7 @@ describe('a value that all golden runs shared in the system prompt', () => {
     expect(ask(student, { system: system('s-999', 500) })).toBe('other_value');
   });
 
-  it('counts also beyond the bound', () => {
+  it('counts even in a line beyond the bound of lines', () => {
     const lines = (last: number) =>
       Array.from({ length: 400 }, (_, i) => `Rule for shelf ${i}: ${i === 399 ? last : 5} boxes.`).join('\n');
     const student = learn(12, () => ({ system: lines(5) }));
@@ -124,7 +124,7 @@ describe('a prompt that names the day', () => {
     expect(ask(student, { system: 'You help.\nToday is 2024-02-01.', at_ms: later(5) })).toBe('other_value');
   });
 
-  it('is the same without the request’s time, except for the words themselves', () => {
+  it('is the same agent without the request’s time only if the words are the same', () => {
     const student = learn(12, () => ({ system: 'You help.\nToday is 2026-11-23.', at_ms: null }));
     expect(ask(student, { system: 'You help.\nToday is 2026-11-23.', at_ms: later(5) })).toBe('covered');
     expect(ask(student, { system: 'You help.\nToday is 2026-11-24.', at_ms: later(1) })).toBe('other_value');

@@ -61,14 +61,14 @@ describe('one call for each element of a list', () => {
     return { step: stepOf({ owner: `C${i}`, lines }), answer: made(lines) };
   });
 
-  it('is made for as many as there are, in their order', () => {
+  it('is made once for each element, in their order', () => {
     for (const count of [1, 2, 3, 4]) {
       const lines = makeLines(900 + count, count);
       expect(ask(student, { owner: 'C77', lines })).toEqual(made(lines).content);
     }
   });
 
-  it('is not made for an empty list, nor for more than an answer may call', () => {
+  it('is not made for an empty list, nor for more elements than an answer may have calls', () => {
     const none = makeLines(5, 2).map((line) => ({ ...line, state: 'fine' }));
     expect(typeof ask(student, { owner: 'C77', lines: none })).toBe('string');
     const many = makeLines(6, 20).map((line) => ({ ...line, state: 'late' }));
@@ -83,7 +83,7 @@ describe('one call for each element of a list', () => {
     expect(nameKind([])).toBe('text');
   });
 
-  it('has results that the next answer may depend on together', () => {
+  it('has results on which the next answer may depend together', () => {
     const step = (i: number) => {
       const lines = makeLines(i + 1, 2 + (i % 3));
       const content = lines.map(({ id }, j) => ({
@@ -173,7 +173,7 @@ describe('a comparison of two numbers', () => {
       expect(ask(student, { claimed, left })).toEqual(answer(claimed, left).content);
   });
 
-  it('is unknown if all golden runs had it the other way round', () => {
+  it('is unknown if it has the opposite result in all golden runs', () => {
     const student = learn(60, () => {
       const [claimed, left] = [number(), number()].sort((a, b) => a - b) as [number, number];
       return { step: stepOf({ claimed, left }), answer: callAnswer('approve', { amount: claimed }) };
@@ -199,7 +199,7 @@ describe('a comparison of two numbers', () => {
 });
 
 describe('a number beyond all golden ones', () => {
-  it('may lie behind an unknown threshold', () => {
+  it('may be beyond an unknown threshold, so the student declines', () => {
     const student = learn(60, (i) => ({
       step: stepOf({ value: 20 + ((i * 37) % 60) * 40 + 0.5 }),
       answer: callAnswer('approve', {}),
@@ -209,7 +209,7 @@ describe('a number beyond all golden ones', () => {
     expect(ask(student, { value: 5_900.25 })).toBe('too_far');
   });
 
-  it('does not exist where numbers grow from run to run', () => {
+  it('does not exist if numbers grow from run to run', () => {
     const student = learn(60, (i) => ({
       step: stepOf({ counter: 1_000.5 + 10 * i }),
       answer: callAnswer('approve', {}),

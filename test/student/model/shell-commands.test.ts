@@ -1,4 +1,4 @@
-/** Commands of a shell: which only look, and which have the same effect. */
+/** Shell commands: which of them only read, and which have the same effect. */
 
 import { describe, expect, it } from 'vitest';
 import { namesOfForm } from '../../../src/student/model/answer-form.ts';
@@ -54,7 +54,7 @@ describe('a command of a shell', () => {
     expect(spell(a)).not.toBe(spell(b));
   });
 
-  it('only looks if all its programs only look', () => {
+  it('only reads if all its programs only read', () => {
     const looks = ['df -h', 'cat a | sort | head', 'git diff a', 'sudo systemctl status x', 'ls 2>&1'];
     const changes = [
       ...['cat a | tee b', 'cat a > b', 'sort -o a b', 'git commit', 'systemctl restart x', 'ls; rm a'],
@@ -82,7 +82,7 @@ describe('a command of a shell', () => {
     expect(namesOfForm([run('kill -9 12')], step).at(-1)).toBe('bash after task with command=kill');
   });
 
-  it('is another look with another program, or at more of the same', () => {
+  it('is a different lookup with another program, or if it shows more', () => {
     const differ = (a: string, b: string) => differInLooks([run(a)], [run(b)]);
     expect(differ('du -sh /a', 'ls -l /a')).toEqual(['bash du', 'bash ls']);
     expect(differ('df', 'df /')).toEqual(['bash df']);

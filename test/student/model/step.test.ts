@@ -247,13 +247,13 @@ describe('a digest of a step', () => {
     expect(scope({ tools: cached })).toBe(base);
   });
 
-  it('names what the step answers', () => {
+  it('names the calls whose results the step answers', () => {
     expect(digest([user('Hi')]).stage).toBe('task');
     expect(digest([user('Hi'), ...called('get_order', {}, '{}', true)]).stage).toBe('get_order!');
     expect(digest([user('Hi'), { role: 'assistant', content: [text('Yes?')] }, user('More')]).stage).toBe(
       'said',
     );
-    // Concurrent calls have no order, and any number of calls of one tool gives the same stage.
+    // The order of concurrent calls does not matter, and the number of calls of one tool does not matter.
     const atOnce = (...names: string[]) => {
       const pairs = names.map((name) => called(name, {}, '{}'));
       const merged = [0, 1].map((at) => ({
@@ -276,7 +276,7 @@ describe('a digest of a step', () => {
     }
   });
 
-  it('names what no student may answer', () => {
+  it('names the reasons why no student may answer', () => {
     const assistant: TurnMessage = { role: 'assistant', content: [text('{')] };
     expect(digest([user('Hi'), assistant]).unsupported).not.toBe('');
     expect(digest([]).unsupported).not.toBe('');
@@ -452,7 +452,7 @@ describe('tokens', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary', maxLength: 300 }), (source) => {
         let end = 0;
-        // One assertion for all tokens, because there are tens of thousands.
+        // One assertion checks all tokens, because there are tens of thousands.
         let isInOrder = true;
         for (const token of readTokens(source, 1_000)) {
           isInOrder &&= token.start >= end && token.end > token.start;

@@ -51,7 +51,7 @@ describe('the student', () => {
     }
   });
 
-  it('does not know a number in the system prompt that no golden run had, unless each had a different one', () => {
+  it('does not accept a new number in the system prompt, unless each golden run had a different number', () => {
     const withPrompt = (i: number, prompt: string): LearnedStep => {
       const made = makeOrderStep(i);
       const order = orderId(i);
@@ -74,7 +74,7 @@ describe('the student', () => {
     expect(score(prompt(500, 25, 1))).toMatchObject({ covered: true });
     expect(score(prompt(500, 77, 9))).toMatchObject({ covered: true });
     expect(score(prompt(100, 25, 1))).toMatchObject({ covered: false, reason: 'other_value' });
-    // If golden runs had two of them, a third one counts only as new.
+    // If golden runs had two different numbers, a third number counts only as new.
     const both = learn(
       Array.from({ length: 40 }, (_, i) => withPrompt(i, prompt(i < 20 ? 500 : 400, 20 + i, 1))),
     );
@@ -157,7 +157,7 @@ describe('the student', () => {
     );
   });
 
-  it('follows what decides, not what is near by chance', () => {
+  it('follows the value that decides the answer, not values that are similar by chance', () => {
     // The other status, with the id, customer and amount of a golden run.
     const { answer } = makeOrderStep(0);
     const step = orderStep({
@@ -275,14 +275,14 @@ describe('the student', () => {
     ).toMatchObject({ reason: 'unsupported' });
   });
 
-  it('does not know what only one run did', () => {
+  it('does not give an answer that only one run gave', () => {
     const steps = ORDERS.slice(0, 1);
     expect(learn(steps).decide(makeOrderStep(2).step, 1).covered).toBe(false);
     expect(learn([]).decide(makeOrderStep(2).step, 1)).toMatchObject({
       covered: false,
       reason: 'unknown_agent',
     });
-    // The same run twice counts as one.
+    // The same run counts once if it is learnt twice.
     expect(learn([...steps, ...steps]).decide(makeOrderStep(2).step, 1).covered).toBe(false);
   });
 
@@ -348,7 +348,7 @@ describe('the student', () => {
     );
   });
 
-  it('does not do what the user denies, however similar the step is to others', () => {
+  it('does not do what the user forbids, even if the step is very similar to others', () => {
     const ask = (i: number, more: string) => `Please bump ${orderId(i)} to the next version.${more}`;
     const steps = Array.from({ length: 60 }, (_, i) => ({
       run_id: `r${i}`,
@@ -371,7 +371,7 @@ describe('the student', () => {
     }
   });
 
-  it('accepts denials together that golden runs with the same answer had one by one', () => {
+  it('accepts several denials in one step if golden runs with the same answer each had one of them', () => {
     const ask = (i: number, ...more: string[]) => [`Please refund ${orderId(i)}.`, ...more].join(' ');
     const denials = ['I do not have the bill.', 'It is not what I wanted.', 'It never worked.'];
     const steps = Array.from({ length: 60 }, (_, i) => ({
@@ -387,7 +387,7 @@ describe('the student', () => {
     expect(isCovered(denials[0]!, 'Do not refund it yet.')).toBe(false);
   });
 
-  it('refuses an order not to do what golden runs only said did not happen', () => {
+  it('refuses a step that forbids an action, if golden runs only said that the action had not happened', () => {
     const ask = (i: number, ...more: string[]) => [`Please refund ${orderId(i)}.`, ...more].join(' ');
     const said = ['We did not refund it.', 'They have not sent the bill.'];
     const steps = Array.from({ length: 60 }, (_, i) => ({
@@ -404,7 +404,7 @@ describe('the student', () => {
     expect(isCovered('They have not refund it.')).toBe(false);
   });
 
-  it('is doubtful where all runs of the same situation gave another answer, whatever similar ones did', () => {
+  it('declines if all runs of the same situation gave another answer, even if similar situations had this answer', () => {
     const model = fitStudent(Array.from({ length: 60 }, (_, i) => makeOrderStep(i)));
     const { step } = makeOrderStep(201);
     const index = (dimensions: number) => new ExactIndex(dimensions);
@@ -456,7 +456,7 @@ describe('the student', () => {
     }
   });
 
-  it('does not know a number far from all golden ones, or with another sign', () => {
+  it('declines a number that is far from all golden ones, or has another sign', () => {
     const paid = (total: number) =>
       orderStep({
         order_id: orderId(101),

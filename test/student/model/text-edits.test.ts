@@ -16,13 +16,13 @@ function areSame(a: StudentBlock[], b: StudentBlock[], text = FILE): boolean {
 }
 
 describe('an edit of a file that the step holds', () => {
-  it('is the same with more or less of the lines around it', () => {
+  it('is the same with more or fewer of the lines around it', () => {
     const short = edit('a - b', 'a + b');
     expect(areSame(short, edit('  const sum = a - b;', '  const sum = a + b;'))).toBe(true);
     expect(areSame(short, edit('sum = a - b;\n  return', 'sum = a + b;\n  return'))).toBe(true);
   });
 
-  it('is another one when a single character of the file would differ', () => {
+  it('is a different edit if a single character of the file would differ', () => {
     const short = edit('a - b', 'a + b');
     expect(areSame(short, edit('a - b', 'a +  b'))).toBe(false);
     expect(areSame(short, edit('  const sum = a - b;', 'const sum = a + b;'))).toBe(false);
@@ -30,13 +30,13 @@ describe('an edit of a file that the step holds', () => {
     expect(areSame(short, edit('a - b', 'a + b', 'other.js'))).toBe(false);
   });
 
-  it('tells apart equal lines that are added at two places', () => {
+  it('is a different edit if the same line is added at another place', () => {
     const file = 'one\ntwo\none\nthree\n';
     expect(areSame(edit('two\n', 'two\nnew\n'), edit('three\n', 'three\nnew\n'), file)).toBe(false);
     expect(areSame(edit('two\n', 'two\nnew\n'), edit('two', 'two\nnew'), file)).toBe(true);
   });
 
-  it('is compared as it is written when its place is not clear', () => {
+  it('is compared as it is written if its place is ambiguous', () => {
     const [short, long] = [edit('a - b', 'a + b'), edit('= a - b', '= a + b')];
     expect(areSame(short, long, `${FILE}${FILE}`)).toBe(false);
     expect(areSame(short, long, 'another file')).toBe(false);

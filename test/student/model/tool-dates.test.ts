@@ -37,7 +37,7 @@ describe('a tool that names the current day', () => {
 });
 
 describe('days in answers', () => {
-  /** The answer of a student from that day on the next day. */
+  /** Teaches a student on one day. @returns its answer on the next day */
   const askTomorrow = (inputOn: (at_ms: number) => object) => {
     const golden: LearnedStep[] = Array.from({ length: 30 }, (_, run) => ({
       run_id: `r${run}`,

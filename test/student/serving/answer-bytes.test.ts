@@ -120,7 +120,7 @@ describe.skipIf(!reported.is_there)(`the reported answers ${reported.needed}`, (
     if (wire === null || turn === null || turn.answer.error !== null || turn.answer.stop_reason === null)
       return;
     const said = readAnswerBytes(wire, [], body);
-    // A student never gives a compaction.
+    // The second reading does not support compactions, because a student never gives one.
     if (said === null) expect(name).toMatch(/^f/);
     else expect([said, readingsDiffer(turn.answer.content, said)]).toEqual([said, false]);
   });
@@ -142,7 +142,7 @@ describe.skipIf(!haveRecordings)(`recorded answers (../shared/recordings)`, () =
         )
           continue;
         const said = readAnswerBytes(wire, stored.response_headers, stored.response_body);
-        // A provider's own tools have only one reading.
+        // The second reading does not support calls of a provider's own tools.
         if (said === null) continue;
         const body = Buffer.from(stored.response_body).toString('utf8').slice(0, 2_000);
         expect([readingsDiffer(turn.answer.content, said), body]).toEqual([false, body]);

@@ -134,7 +134,7 @@ describe('a step', () => {
     expect(scope({}, ['anthropic-beta', 'a'])).toBe(scope({}));
     const at = (origin: string) => readStep(WIRES.chat_completions, chat, [], origin)!.step.scope;
     expect(new Set([at(''), at('groq /groq'), at('groq /other'), at('xai /groq')]).size).toBe(4);
-    // No field of a body says by which route it came.
+    // The body does not contain its route, so the route is part of the scope.
     expect(scope({ origin: 'groq /groq' })).not.toBe(at('groq /groq'));
   });
 

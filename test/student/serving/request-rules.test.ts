@@ -125,12 +125,15 @@ describe('a request', () => {
     expect(isValidRequest(body, '2023-06-01')).toBe(false);
   });
 
-  it.each(['temperature', 'top_p', 'top_k'])('has no rule about %s from 2026-10-21 on', (name) => {
-    const body = { ...good, [name]: 1 };
-    expect(isValidRequest(body, '2023-06-01')).toBe(true);
-    expect(isValidRequest(body, '2026-10-21')).toBe(false);
-    expect(isValidRequest(good, '2026-10-21')).toBe(true);
-  });
+  it.each(['temperature', 'top_p', 'top_k'])(
+    'may be refused by the upstream with %s from 2026-10-21 on',
+    (name) => {
+      const body = { ...good, [name]: 1 };
+      expect(isValidRequest(body, '2023-06-01')).toBe(true);
+      expect(isValidRequest(body, '2026-10-21')).toBe(false);
+      expect(isValidRequest(good, '2026-10-21')).toBe(true);
+    },
+  );
 
   it('may contain the beginning of the answer', () => {
     expect(endsWithUser(good)).toBe(true);
@@ -149,7 +152,7 @@ describe('a broken rule', () => {
     const breaches = (body: unknown) => findBreaches(body, '2023-06-01');
     expect(breaches(good)).toEqual([]);
     expect(breaches(said(ask, { role: 'system', content: 'Agents: a, b' }))).toEqual(['role system']);
-    // A message of another role is between a call and its result.
+    // Here a message of another role is between a call and its result.
     const between = { role: 'system', content: [{ type: 'text', text: 'a reminder' }] };
     expect(breaches(said(ask, assistant(call('a')), between, user(result('a'))))).toEqual(['role system']);
     expect(breaches(said(ask, assistant(call('a')), between))).toEqual(['results', 'role system']);

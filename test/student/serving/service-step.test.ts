@@ -322,7 +322,7 @@ describe('a step of any wire', () => {
       { stop_sequences: ['a', 'b', 'c', 'd', 'e'] },
       ['chat_completions'],
     ],
-  ])('is not put where it would lose %s: %s', (words, name, more, styles) => {
+  ])('is not sent if the conversion would lose %s: %s', (words, name, more, styles) => {
     for (const style of styles) {
       expect(() => ask(name, style, more)).toThrow(UntranslatableStep);
       expect(() => ask(name, style, more)).toThrow(words);

@@ -13,7 +13,10 @@ const PRICE = { input: 3, output: 15, cache_read: 0.3, cache_write: 3.75 };
 const OUTPUT_TOKENS = 40;
 const TOOL = { name: 'look', input_schema: { type: 'object', properties: { at: { type: 'string' } } } };
 
-/** `reads only`: like `automatic`, but writes are charged as fresh input and not reported (OpenAI). */
+/**
+ * How the provider caches. `reads only`: like `automatic`, but writes are charged as fresh input and not reported
+ * (OpenAI).
+ */
 type Marks = 'marked' | 'automatic' | 'reads only';
 
 interface Body {
@@ -106,7 +109,7 @@ function teach(marks: Marks): StudentAnswer[] {
   }));
 }
 
-/** Runs agents through a step handler, and the upstream's share through a provider. */
+/** Runs agents whose steps a step handler serves. The provider gets the steps that are not served. */
 async function serve(
   marks: Marks,
   isServed: (run: number, step: number) => boolean,

@@ -78,7 +78,7 @@ describe('the link to a student', () => {
     { type: 'declined' },
     { type: 'what?' },
     {},
-  ])('takes nonsense for a failure: %j', async (message) => {
+  ])('treats a malformed message as a failure: %j', async (message) => {
     send();
     far.postMessage(null);
     far.postMessage('served');
