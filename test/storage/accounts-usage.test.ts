@@ -60,7 +60,7 @@ describe('usage', () => {
             all.filter((event) => event.days_ago <= 7),
           ];
           for (const event of old) await count(stores, event);
-          // Old days are cached from here on; later ones are recent.
+          // This report caches the old days. The days after them are recent.
           await ask();
           for (const event of recent) await count(stores, event);
           const ours = all.filter(
@@ -89,7 +89,7 @@ describe('usage', () => {
               .filter((event) => event.org_id === 'org_a' && event.days_ago <= 20)
               .reduce((sum, event) => sum + interventionsOf(event), 0),
           );
-          // On the next day, the edge has moved.
+          // On the next day, one more day counts as old.
           if (days > 1) expect((await ask(NOW + DAY_MS)).at(-2)).toEqual((await ask()).at(-1));
         },
       ),

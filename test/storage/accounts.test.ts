@@ -84,7 +84,7 @@ describe.each([
     expect(accounts.organizations.roleOf(id, 'usr_a')).toBe('owner');
   });
 
-  it('keep an owner, whatever changes in whatever order', async () => {
+  it('keep at least one owner after any changes in any order', async () => {
     const people = ['usr_a', 'usr_b', 'usr_c'];
     const attempt = fc.record({
       who: fc.constantFrom(...people),
@@ -94,7 +94,7 @@ describe.each([
       fc.asyncProperty(fc.array(attempt, { maxLength: 12 }), async (attempts) => {
         const { id } = await organization();
         for (const who of people.slice(1)) await join_(id, who, 'owner');
-        // All transactions at once: a later one sees the results of the earlier ones.
+        // All transactions run at once. A later one sees the results of the earlier ones.
         await Promise.allSettled(
           attempts.map(({ who, role }) =>
             accounts.transact((tx) => {
@@ -144,7 +144,7 @@ describe.each([
     expect(accounts.projects.list('org_a', ALL).items).toEqual([second]);
   });
 
-  it('return a pending invitation again, in whatever case the address is written', async () => {
+  it('return the pending invitation if the address is invited again, in upper or lower case', async () => {
     const fields = { org_id: 'org_a', email: 'Bo@x.co', role: 'member', invited_by: 'usr_a' } as const;
     const first = await accounts.transact((tx) => tx.invitations.invite(fields, NOW));
     const again = await accounts.transact((tx) =>

@@ -1,4 +1,4 @@
-/** How long work beside appends rests (src/storage/capture/append-load.ts). */
+/** How long other work pauses so that appends have time (src/storage/capture/append-load.ts). */
 import { expect, it } from 'vitest';
 import { AppendLoad } from '../../src/storage/capture/append-load.ts';
 

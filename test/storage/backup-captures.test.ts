@@ -1,4 +1,4 @@
-/** A backup holds every captured exchange once, whatever a rotation is doing at that moment. */
+/** A backup contains every captured exchange once, at any moment of a rotation. */
 import { existsSync, renameSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
@@ -77,7 +77,7 @@ it('backups during rotations contain each exchange once', { tags: 'long' }, asyn
     const before = new Map(filled.bodies);
     const copy = join(folder, `copy-${round}`);
     const rotated = log.rotate();
-    // At another moment of the rotation each time.
+    // Each round makes the backup at another moment of the rotation.
     for (let turn = 0; turn < round * 3; turn++) await new Promise(setImmediate);
     const [backup] = await Promise.allSettled([
       writeBackup({ data_dir: folder, capture_db: db }, copy, () => {}, 0),

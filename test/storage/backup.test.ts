@@ -91,7 +91,7 @@ describe('a backup', () => {
     expect(readdirSync(join(target.data_dir, 'capture.mdb.files'))).toEqual(['a'.repeat(64)]);
   });
 
-  it('of a capture database counts the rows that exist, whatever was read before', async () => {
+  it('of a capture database counts the rows that exist, independent of earlier reads', async () => {
     const { capture_db } = source;
     mkdirSync(dirname(capture_db));
     await ensureCaptureFile(capture_db, 1);
@@ -100,7 +100,7 @@ describe('a backup', () => {
       for (let n = 1; n <= 300; n++) env.blocks.putSync(n, Buffer.from(`block ${n}`));
     });
     await env.root.close();
-    // Backup and restore are two commands, and each has read further data by then.
+    // Backup and restore are separate commands, and each has read other data before.
     for (const before of [0x00, 0x05, 0x7f]) {
       const other = new LmdbTables(join(folder, `other-${before}.mdb`), 'process');
       await other.transact((tx) => tx.write({ op: 'put', table: 't', row: [`${before}`], value: 'read' }));
@@ -131,7 +131,7 @@ describe('a backup', () => {
     await expect(restoreBackup(join(folder, 'copy'), target, quiet)).rejects.toThrow(
       'secrets/jwt is not what was backed up',
     );
-    // Nothing remains from which a service could start, and the next attempt finds an empty destination.
+    // A service cannot start from the remains, and the next attempt finds an empty destination.
     expect(existsSync(join(target.data_dir, 'main.mdb'))).toBe(false);
     expect(existsSync(target.data_dir)).toBe(false);
   });
@@ -178,7 +178,7 @@ describe('a backup', () => {
     await expect(restoreBackup(join(folder, 'copy'), source, quiet)).rejects.toThrow('restore into an empty');
   });
 
-  it('is restored by one of several simultaneous attempts; the others change nothing', async () => {
+  it('is restored by only one of several simultaneous attempts', async () => {
     const { main, capture } = await fill();
     await Promise.all([main.close(), capture.close()]);
     const copy = join(folder, 'copy');
@@ -204,7 +204,7 @@ describe('a backup', () => {
     await restoreBackup(copy, target, quiet);
   });
 
-  it('is not restored over what another process wrote meanwhile', async () => {
+  it('is not restored over data that another process wrote meanwhile', async () => {
     const { main, capture } = await fill();
     await Promise.all([main.close(), capture.close()]);
     const copy = join(folder, 'copy');

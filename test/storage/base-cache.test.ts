@@ -1,5 +1,6 @@
 /**
- * The memory of exchanges that are bases for later ones: its size is what is counted, and two exchanges never share it.
+ * The memory of exchanges that are bases for later ones. The counted size is its true size, and two exchanges never
+ * share memory.
  */
 import { join } from 'node:path';
 import { expect, it, onTestFinished, vi } from 'vitest';
@@ -39,7 +40,7 @@ function makeEntry(id: number, memory: Buffer, raw: Buffer): BaseEntry {
   };
 }
 
-it('the memory of dropped bodies is reused, and no other', () => {
+it('only the memory of dropped bodies is reused', () => {
   const cache = new BaseCache(4 << 20);
   const prng = createPrng(5);
   const buffers = new Set<ArrayBufferLike>();
@@ -111,11 +112,11 @@ it('the cache holds no more memory than it counts, whatever the bodies contain',
   expect(kept).toBeGreaterThan(100);
   let bytes = 0;
   for (const { byteLength } of held) bytes += byteLength;
-  // The mask's is everybody's.
+  // The text of the mask is in Node's shared buffer pool, which the cache does not count.
   expect(bytes).toBeLessThanOrEqual(cache.bytes + Buffer.poolSize);
 });
 
-it('conversations grow in place, also one that branches or goes back', {
+it('conversations grow in place, even if they branch or go back', {
   tags: 'long',
 }, async () => {
   const takeOver = vi.spyOn(BaseCache.prototype, 'takeOver');

@@ -51,7 +51,8 @@ describe('attachments', () => {
       ]);
       await log.flush();
       expect(listFiles(folder)).toEqual([sha256(image)]);
-      // The bodies have 800 KB. The bound includes the pages that checkpoints hold: more if they come between the commits.
+      // The bodies have 800 KB. The bound includes pages that checkpoints keep; checkpoints between the commits keep
+      // more.
       expect(log.stats().bytes).toBeLessThan(300_000);
       const reader = CaptureReader.open(log.stats().path);
       for (const [i, body] of bodies.entries()) {
@@ -59,7 +60,7 @@ describe('attachments', () => {
         expect(Buffer.compare(reader.body(i + 1, 'response')!, body), `response ${i}`).toBe(0);
       }
       expect(Buffer.compare(reader.body(bodies.length + 1, 'response')!, image)).toBe(0);
-      // A sealed file finds them too.
+      // The attachments are found from a sealed file as well.
       const { sealed } = await log.rotate();
       const old = CaptureReader.open(sealed!);
       expect(Buffer.compare(old.body(1, 'request')!, bodies[0]!)).toBe(0);
@@ -78,10 +79,10 @@ describe('attachments', () => {
       `{"data":"${randomBytes(1_000).toString('base64')}"}`,
       `{"type":"redacted_thinking","data":"${long}"}`,
       `{"signature":"${long}"}`,
-      // The last character has bits that no encoder would set.
+      // The last character has bits that an encoder never sets.
       `{"data":"${randomBytes(3_001).toString('base64').slice(0, -3)}B=="}`,
       `{"data":"${long}`,
-      // The placeholder's own beginning.
+      // The beginning of a placeholder.
       `{"data":"${long}","x":"\0@svc-file:s"}`,
     ].map((text) => Buffer.from(text));
     await log.append(bodies.map((body) => makeExchange({ request_body: body })));
@@ -123,7 +124,7 @@ describe('attachments', () => {
     );
   });
 
-  it('are written again after a failed sync; the sync fails for good if one has changed', () => {
+  it('are written again after a failed sync; the sync keeps failing if one of them has changed', () => {
     const folder = makeFolder();
     const store = new AttachmentStore(folder);
     const contents = [randomBytes(5_000), randomBytes(6_000)];

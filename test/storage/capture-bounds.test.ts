@@ -1,4 +1,4 @@
-/** Bodies that are made to stop the writer: the exchange is still prepared, and so is the next one. */
+/** Bodies from attackers who want to stop the writer. Their exchange is still prepared, and so is the next one. */
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import {
@@ -54,7 +54,7 @@ describe('an unbroken run of megabytes that begins like a key', () => {
     );
   });
 
-  it('is masked whole as one token, also if it continues the end of an earlier body', {
+  it('is masked as one token, also if it continues the end of an earlier body', {
     tags: 'long',
   }, async () => {
     const begin = Buffer.from(`{"text":"${run}`);
@@ -120,14 +120,14 @@ describe('a body that cannot be searched in time', () => {
 });
 
 describe('compressed bodies', () => {
-  /** 146 bytes and fewer that unpack to 60 MB and more. */
+  /** Less than 200 bytes that unpack to 60 MB. */
   const bomb = brotliCompressSync(Buffer.alloc(60 << 20), {
     params: { [constants.BROTLI_PARAM_LGWIN]: 24, [constants.BROTLI_PARAM_QUALITY]: 9 },
   });
   const answer = (body: Buffer, coding: string): CapturedExchange =>
     makeExchange({ response_headers: ['content-encoding', coding], response_body: body });
 
-  it('that decompress to far more than their size use only their own time; others are decoded beside them', {
+  it('that decompress to far more than their size use up only their own time, and other bodies are still decoded', {
     tags: 'long',
   }, async () => {
     expect(bomb.length).toBeLessThan(200);
@@ -142,7 +142,7 @@ describe('compressed bodies', () => {
     for (let i = 0; i < 60; i++) {
       const prepared = await slow.prepare(answer(bomb, 'br'));
       causes.push(prepared.response_withheld);
-      // Never as much as their unpacked size.
+      // The stored bytes are never as many as the unpacked ones.
       expect(prepared.response_raw.length).toBeLessThanOrEqual(
         DECOMPRESSION.most_bytes + DECOMPRESSION.most_for_each_byte * bomb.length,
       );
@@ -151,7 +151,7 @@ describe('compressed bodies', () => {
       expect(ordinary.truncated).toBe(false);
     }
     expect(causes.filter((cause) => cause === 'decompression_budget').length).toBeGreaterThan(30);
-    // Later there is time again.
+    // After a minute, bodies may use time again.
     now += 60_000;
     const prepared = await slow.prepare(answer(gzipSync(rows), 'gzip'));
     expect(prepared.response_raw.equals(rows)).toBe(true);
@@ -162,7 +162,8 @@ describe('compressed bodies', () => {
     for (let i = 0; i < 20; i++) await preparer.prepare(answer(bomb, 'br'));
     const before = process.memoryUsage().rss;
     for (let i = 0; i < 50; i++) await preparer.prepare(answer(bomb, 'br'));
-    // One unpacks to 60 MB, so leaks of 50 take 3 GB. The system may still hold the memory of the last two.
+    // One body unpacks to 60 MB, so 50 leaked bodies would take 3 GB. The memory of the last two may not be returned
+    // yet.
     expect(process.memoryUsage().rss - before).toBeLessThan(150 << 20);
   });
 
@@ -259,30 +260,26 @@ describe('any exchange', () => {
     truncated: fc.boolean(),
   });
 
-  it.each([true, false])(
-    'is prepared, whatever its bytes are (SVC_REDACT %s)',
-    { tags: 'long' },
-    async (redact) => {
-      const preparer = new Preparer(redact, 1 << 20);
-      await fc.assert(
-        fc.asyncProperty(fc.array(exchange, { minLength: 1, maxLength: 3 }), async (exchanges) => {
-          let base = null;
-          let before: Buffer = Buffer.alloc(0);
-          for (const parts of exchanges) {
-            const prepared = await preparer.prepare(makeExchange(parts));
-            let prefix = 0;
-            while (prefix < before.length && before[prefix] === prepared.request_raw[prefix]) prefix++;
-            base = preparer.editRequest(prepared, base, base === null ? 0 : prefix);
-            before = base.raw;
-            preparer.editResponse(prepared, null, 0);
-            // `failed`: the search for secrets itself failed, which is a bug in Understudy even if it is handled well.
-            expect([prepared.request_withheld, prepared.response_withheld]).not.toContain('failed');
-          }
-        }),
-        drawsOf(500),
-      );
-    },
-  );
+  it.each([true, false])('is prepared with any bytes (SVC_REDACT %s)', { tags: 'long' }, async (redact) => {
+    const preparer = new Preparer(redact, 1 << 20);
+    await fc.assert(
+      fc.asyncProperty(fc.array(exchange, { minLength: 1, maxLength: 3 }), async (exchanges) => {
+        let base = null;
+        let before: Buffer = Buffer.alloc(0);
+        for (const parts of exchanges) {
+          const prepared = await preparer.prepare(makeExchange(parts));
+          let prefix = 0;
+          while (prefix < before.length && before[prefix] === prepared.request_raw[prefix]) prefix++;
+          base = preparer.editRequest(prepared, base, base === null ? 0 : prefix);
+          before = base.raw;
+          preparer.editResponse(prepared, null, 0);
+          // `failed`: the search for secrets itself failed, which is a bug in Understudy even if it is handled well.
+          expect([prepared.request_withheld, prepared.response_withheld]).not.toContain('failed');
+        }
+      }),
+      drawsOf(500),
+    );
+  });
 });
 
 describe('a credential that the gateway adds', () => {

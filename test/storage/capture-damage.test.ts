@@ -20,7 +20,7 @@ async function makeDatabase(folder: string): Promise<string> {
   return path;
 }
 
-/** The result of opening and reading everything. */
+/** Opens a file and reads all of it. @returns the code of the error */
 async function readCode(path: string): Promise<string> {
   try {
     const reader = CaptureReader.open(path);
@@ -80,7 +80,7 @@ describe('a reader', () => {
   it('detects a flipped bit in an exchange', async () => {
     const folder = makeFolder();
     const path = await makeDatabase(folder);
-    // The stored block itself, searched for in the file.
+    // The position of the stored block in the file.
     const env = openCaptureEnv(path, 'read');
     const value = Buffer.from(env.blocks.get(1)!);
     await env.root.close();

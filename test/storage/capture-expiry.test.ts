@@ -1,6 +1,6 @@
 /**
  * Captured exchanges are deleted by age while the log is open: whole sealed files, and attachments without a reference.
- * Younger exchanges are unchanged to the byte, even if they repeat parts of deleted ones.
+ * Younger exchanges stay byte for byte the same, even if they repeat parts of deleted ones.
  */
 import { createHash, randomBytes } from 'node:crypto';
 import { existsSync, readdirSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
@@ -24,7 +24,7 @@ const sha256 = (bytes: Uint8Array): string => createHash('sha256').update(bytes)
 /** A log whose clock and files have the age that a test sets. */
 class AgedLog {
   readonly path = join(makeFolder(), 'capture.mdb');
-  /** What was captured: id → body. */
+  /** The captured bodies by id. */
   readonly bodies = new Map<number, Buffer>();
   readonly key: Uint8Array | null;
   log!: CaptureLog;
@@ -130,7 +130,7 @@ describe('expired captures', () => {
     });
   }
 
-  it('leave the live file too, which is sealed when it is a day old; ids are not used again', async () => {
+  it('are removed from the live file too, which is sealed when it is a day old; ids are not used again', async () => {
     const aged = await new AgedLog().open();
     await aged.capture(12, Buffer.from('old'));
     const expiry = aged.expiry(10);
@@ -157,14 +157,14 @@ describe('expired captures', () => {
     expect(aged.read()).toEqual([2]);
   });
 
-  it('keep attachments from a time when their users were not recorded', async () => {
+  it('keep attachments that are older than the record of their users', async () => {
     const aged = new AgedLog();
     const image = randomBytes(20_000);
     await aged.open();
     await aged.capture(40, withImage('old', image));
     await aged.log.rotate();
     await aged.capture(20, withImage('not so old', image));
-    // As an earlier version left it: the file has the time of the first exchange, and there is no note beside it.
+    // Simulates an earlier version: the file has the time of the first exchange, and there is no note beside the file.
     const file = join(`${aged.path}.files`, sha256(image));
     utimesSync(file, (NOW - 40 * DAY_MS) / 1_000, (NOW - 40 * DAY_MS) / 1_000);
     writeFileSync(`${aged.path}.touched-since`, `${NOW - 5 * DAY_MS}\n`);
@@ -173,7 +173,7 @@ describe('expired captures', () => {
     expect(aged.attachments()).toEqual([sha256(image)]);
   });
 
-  it('keep attachments while a damaged file set aside may name them', async () => {
+  it('keep attachments while a damaged file that was set aside may refer to them', async () => {
     const aged = await new AgedLog().open();
     await aged.capture(40, withImage('old', randomBytes(20_000)));
     await aged.log.rotate();
@@ -187,7 +187,7 @@ describe('expired captures', () => {
     expect(aged.attachments()).toHaveLength(0);
   });
 
-  it('never include new exchanges or their attachments, in whatever order these came', {
+  it('never include new exchanges or their attachments, in any order of arrival', {
     tags: 'long',
   }, async () => {
     const images = Array.from({ length: 4 }, () => randomBytes(3_000));
@@ -214,7 +214,7 @@ describe('expired captures', () => {
           }
           await aged.expiry(bound).pass();
           const left = aged.read();
-          // Nothing new was removed.
+          // No newer exchange was removed.
           for (const { id, daysAgo: age } of made) if (age < bound) expect(left, `${id}`).toContain(id);
           // The remaining exchanges are the latest ones.
           expect(left).toEqual(made.map(({ id }) => id).slice(made.length - left.length));

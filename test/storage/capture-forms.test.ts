@@ -62,7 +62,7 @@ const request = fc.record({
   response_headers: fc.constantFrom([], ['x-echo', SECRET], ['x-echo', `"${KEY}"`], ['request-id', 'req_1']),
 });
 
-/** Every part of it that is stored or that decides what is stored. */
+/** Every part of a prepared exchange that is stored, or that decides what is stored. */
 function describe(prepared: PreparedExchange) {
   const { secrets, request_type, response_type, response_coding, request_decoded } = prepared;
   const meta = encodeMeta(prepared, false, false).toString();
@@ -115,7 +115,7 @@ it('a form is read once while only plain values vary', async () => {
   expect((await prepare(SECRET)).head.headers).not.toContain(SECRET);
 });
 
-it('long heads are not remembered, since each may be different', async () => {
+it('long heads are not remembered, because each may be different', async () => {
   setFlagsFromString('--expose-gc');
   const collect = runInNewContext('gc') as () => void;
   const preparer = new Preparer(true, 1_000);

@@ -1,6 +1,7 @@
 /**
- * Requests without a label find their run: agents' traffic with noise, failures, sub-agents and side calls, compared
- * with the true runs, and each case by itself. Through the real decoders and a real capture file.
+ * Requests without a label are assigned to runs. One test compares the result for agents' traffic (noise, failures,
+ * sub-agents, side calls) with the true runs; the others test single cases. With the real decoders and a real capture
+ * file.
  */
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -49,7 +50,7 @@ async function group(exchanges: CapturedExchange[]): Promise<(string | null)[]> 
   return runs;
 }
 
-/** Share of exchanges that follow the same exchange as in the true runs, or begin a run as they should. */
+/** Share of exchanges that follow the same exchange as in the true runs, or begin a run as in the true runs. */
 function judge(made: MadeExchange[], runs: (string | null)[]): number {
   const latest = new Map<string, string | null>();
   const seen = new Set<string | null>();
@@ -66,10 +67,10 @@ function judge(made: MadeExchange[], runs: (string | null)[]): number {
 describe('agents’ traffic without labels', () => {
   const plan = { runs: 20, turns: 10, twins: 0, failures: 0, same_answers: false };
   it.each<[string, Partial<TrafficPlan>, number, number]>([
-    ['goes into its runs, whatever noise, sub-agents, side calls and trimming', {}, 1, 1],
+    ['is assigned to its runs, despite noise, sub-agents, side calls and trimming', {}, 1, 1],
     ['failed and tried again', { failures: 0.1 }, 0.98, 0.995],
     ['of pairs of runs that begin with the same words', { twins: 0.7, failures: 0.1 }, 0.98, 0.995],
-    // Without ids, these pairs say the same all along, so it is unknowable which of the two continues.
+    // These pairs have the same words throughout and no ids. So it cannot be known which of the two runs continues.
     [
       'of pairs that are the same word for word',
       { twins: 0.7, failures: 0.1, same_answers: true },
@@ -90,7 +91,7 @@ describe('agents’ traffic without labels', () => {
     expect(shares.reduce((sum, share) => sum + share, 0) / shares.length).toBeGreaterThanOrEqual(onAverage);
   });
 
-  it('belongs to the same runs whether it is read while it is stored or later, over restarts and rotations', {
+  it('is assigned to the same runs while it is stored or later, across restarts and rotations', {
     tags: 'long',
   }, async () => {
     await fc.assert(
@@ -184,7 +185,7 @@ const TASK = u('Mend the parser.');
 describe('unlabelled exchanges are grouped:', () => {
   it.each<[string, Asked[], number[]]>([
     [
-      'a sub-agent with the very task of its parent, between the parent’s calls',
+      'a sub-agent with exactly its parent’s task, between the parent’s calls',
       [
         { messages: [TASK], answer: A1 },
         { system: OTHER, messages: [TASK], answer: B1 },
@@ -223,7 +224,7 @@ describe('unlabelled exchanges are grouped:', () => {
       [1, 2, 1, 2],
     ],
     [
-      'a title asked with the words of the task, while the first call fails',
+      'a request for a title with the words of the task, while the first call fails',
       [
         { messages: [TASK], change: { status: 529 } },
         { system: OTHER, messages: [TASK], answer: a('Parser') },
@@ -232,7 +233,7 @@ describe('unlabelled exchanges are grouped:', () => {
       [1, 2, 1],
     ],
     [
-      'a first call tried again twice, its prompt’s noise made anew; then the same words once more',
+      'a first call that is retried twice with new noise in its prompt; then another call with the same words',
       [
         { system: `${CODER} 12:01`, messages: [TASK], change: { status: 0 } },
         { system: `${CODER} 12:02`, messages: [TASK], change: { status: 529 } },
@@ -242,7 +243,7 @@ describe('unlabelled exchanges are grouped:', () => {
       [1, 1, 1, 4],
     ],
     [
-      'old results cut down',
+      'old results that the client shortened',
       [
         { messages: [TASK], answer: A1 },
         { messages: [TASK, A1, r('toolu_a1')], answer: A2 },
@@ -251,7 +252,7 @@ describe('unlabelled exchanges are grouped:', () => {
       [1, 1, 1],
     ],
     [
-      'the beginning dropped, with another run of the same words beside it',
+      'a conversation whose beginning the client dropped, while another run has the same words',
       [
         { messages: [TASK], answer: A1 },
         { messages: [TASK], answer: B1 },
@@ -262,7 +263,7 @@ describe('unlabelled exchanges are grouped:', () => {
       [1, 2, 1, 1, 1],
     ],
     [
-      'all summed up: a conversation that starts anew',
+      'a conversation that continues from a summary',
       [
         { messages: [TASK], answer: A1 },
         { messages: [TASK, A1, r('toolu_a1'), u('Sum up.')], answer: a('We mend the parser.') },
@@ -271,7 +272,7 @@ describe('unlabelled exchanges are grouped:', () => {
       [1, 1, 3],
     ],
     [
-      'an answer asked for again, and an earlier message edited',
+      'an answer that is requested again, and an earlier message that is edited',
       [
         { messages: [TASK], answer: A1 },
         { messages: [TASK, A1, r('toolu_a1')], answer: a('One.') },
@@ -282,7 +283,7 @@ describe('unlabelled exchanges are grouped:', () => {
       [1, 1, 1, 1, 5],
     ],
     [
-      'cut off by the user, who goes on with what had come, or without',
+      'an answer that the user interrupts, with and without its beginning in the next request',
       [
         { messages: [TASK], change: { aborted: true } },
         { messages: [TASK, a('I re'), u('Stop. Only the lexer.')], answer: A1 },
@@ -298,7 +299,7 @@ describe('unlabelled exchanges are grouped:', () => {
       [1, 1, 1, 1],
     ],
     [
-      'the label lost and found',
+      'a label that is missing in one request and returns',
       [
         { messages: [TASK], answer: A1, change: { run_id: 'mine' } },
         { messages: [TASK, A1, r('toolu_a1')], answer: A2 },
@@ -307,7 +308,7 @@ describe('unlabelled exchanges are grouped:', () => {
       [-1, -1, 3],
     ],
     [
-      'many of the same words and answers at once, each gone on with',
+      'many simultaneous runs with the same words and answers, each of which continues',
       [
         ...Array.from({ length: 5 }, () => ({ messages: [TASK], answer: a('Yes.') })),
         ...Array.from({ length: 5 }, () => ({
@@ -315,7 +316,8 @@ describe('unlabelled exchanges are grouped:', () => {
           answer: a('Done.'),
         })),
       ],
-      // It is unknowable which run each continues, so each continues one that no other has continued yet.
+      // It cannot be known which run each request continues. So each continues a run that no other request has
+      // continued yet.
       [1, 2, 3, 4, 5, 5, 4, 3, 2, 1],
     ],
     [

@@ -1,6 +1,6 @@
 /**
- * Facts and runs: they are found while exchanges are stored or later, with the same result, and kept across restart and
- * rotation.
+ * The index has facts and runs. It finds them while exchanges are stored or later, with the same result, and keeps them
+ * across restart and rotation.
  */
 import { join } from 'node:path';
 import fc from 'fast-check';
@@ -12,7 +12,10 @@ import type { DecodeExchange } from '../../src/storage/capture/stored-copy.ts';
 import { makeExchange } from './captured.ts';
 import { makeFolder } from './folder.ts';
 
-/** Conversations are words; the hash of a prefix is its words. The answer is one more word. */
+/**
+ * A decoder for the tests. A conversation is a list of words, and the hash of a prefix is the prefix itself. The answer
+ * is one more word.
+ */
 const decode: DecodeExchange = (copy) => {
   const words = Buffer.from(copy.request_body)
     .toString()
@@ -124,7 +127,7 @@ describe('runs without a label', () => {
     await first.close();
     const second = await openLog(folder);
     await second.append([ask('a x b', 'y')]);
-    // Rotation completes the index of the file that it seals.
+    // A rotation completes the index of the file that it seals.
     const { sealed } = await second.rotate();
     await second.append([ask('a x b y c', 'z'), ask('l m n')]);
     await second.rotate();
@@ -135,7 +138,7 @@ describe('runs without a label', () => {
     expect(runs(readAll(join(folder, 'capture.mdb')))).toEqual(['conv_1', 'conv_7']);
   });
 
-  it('are the same whether they are found while exchanges are stored, later, or partly each', {
+  it('are the same if they are found while exchanges are stored, later, or some now and some later', {
     tags: 'long',
   }, async () => {
     const word = fc.constantFrom('a', 'b');
@@ -173,7 +176,7 @@ describe('runs without a label', () => {
     );
   });
 
-  it('are decoded once, from memory: attachments in their places, secrets masked', async () => {
+  it('are found by decoding an exchange once, in memory, with its attachments and with masked secrets', async () => {
     const secret = 'sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789';
     const image = Buffer.from('an image of some length '.repeat(400)).toString('base64');
     const body = `{"key":"${secret}","image":"${image}"}`;
@@ -197,7 +200,7 @@ describe('runs without a label', () => {
     expect(seen[0]).not.toContain(secret);
   });
 
-  it('are not grouped by a reader: it shows the record of an unindexed exchange with a mark', async () => {
+  it('are not found by a reader, which shows the record of an unindexed exchange with a mark', async () => {
     const log = await openLog(makeFolder(), false);
     await log.append([ask('a', 'x'), ask('a x b', 'y', { run_id: 'mine' })]);
     const reader = CaptureReader.open(log.stats().path);
@@ -217,7 +220,7 @@ describe('runs without a label', () => {
     for (const summary of reader.summaries()) expect(summary).not.toHaveProperty('not_indexed');
   });
 
-  it('wait for exchanges that were stored unread, which are then not decoded again', async () => {
+  it('wait for exchanges that were stored undecoded; the later ones are not decoded again', async () => {
     const folder = makeFolder();
     const unread = await openLog(folder, false);
     await unread.append([ask('a', 'x')]);
@@ -242,13 +245,13 @@ describe('runs without a label', () => {
     ['later', false],
   ])('of a late turn and its continuation in one batch are found %s', async (_when, reads) => {
     const log = await openLog(makeFolder(), reads);
-    // The client changed the answer, so only the first message shows what the request continues.
+    // The client changed the answer, so only the first message shows which run the request continues.
     await log.append([ask('a changed b', 'y', { arrival: 2 }), ask('a', 'x', { arrival: 1 })]);
     await indexAll(log);
     expect(runs(readAll(log.stats().path))).toEqual(['conv_1', 'conv_1']);
   });
 
-  it('are found while exchanges are stored, also of raw ones, unless further batches wait', async () => {
+  it('are found while exchanges are stored, even raw ones, unless further batches wait', async () => {
     const path = join(makeFolder(), 'capture.mdb');
     const log = await CaptureLog.open({ path, redact: true, decode, pressed_rate: 1 });
     onTestFinished(() => log.close());
@@ -258,7 +261,7 @@ describe('runs without a label', () => {
     expect({ waiting_blocks, unindexed }).toEqual({ waiting_blocks: 1, unindexed: 0 });
     const turns = Array.from({ length: 4 }, (_, i) => ask(`q${i} ${long}`));
     await Promise.all(turns.map((turn) => log.append([turn])));
-    // At the third of them, only one other waits.
+    // When the third batch is stored, only one other batch waits.
     expect(log.stats().packing.unindexed).toBe(4);
     let decoded = 0;
     const counting: DecodeExchange = (copy) => {
@@ -269,7 +272,7 @@ describe('runs without a label', () => {
     expect(decoded).toBe(2);
   });
 
-  it('are found by run without reading others, in a partly indexed file', {
+  it('are read by run without reading other exchanges, in a partly indexed file', {
     tags: 'long',
   }, async () => {
     const log = await openLog(makeFolder(), false);
@@ -297,12 +300,12 @@ describe('runs without a label', () => {
     }
     unpacked.mockClear();
     expect([...reader.summaries({ run_id: 'unknown' })]).toEqual([]);
-    // Only the five blocks beyond the index are read; none of the eleven in the file.
+    // Only the five blocks that the index lacks are read, and none of the eleven indexed ones.
     expect(unpacked.mock.calls.length).toBeLessThan(6);
     unpacked.mockRestore();
   });
 
-  it('are completed in slices before a rotation, between which other calls get their turn', async () => {
+  it('are completed in slices before a rotation, and other calls run between the slices', async () => {
     const folder = makeFolder();
     const unread = await openLog(folder, false);
     await unread.append(Array.from({ length: 600 }, (_, i) => ask(`say ${i}`, 'x')));

@@ -1,4 +1,7 @@
-/** kill -9 of the writing process under load, three times over: nothing acknowledged is lost, no id is missing. */
+/**
+ * The writing process is killed (kill -9) under load three times. No acknowledged exchange is lost, and no id is
+ * missing.
+ */
 import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';

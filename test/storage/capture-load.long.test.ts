@@ -1,6 +1,6 @@
 /**
- * A load without a pause: the writer's decisions run on a test clock, the log uses real files. Deferred work must be
- * done in the end, and the bytes on the disk must be those of an idle machine, or few more.
+ * A load without a pause. The writer's decisions use a test clock, and the log uses real files. All deferred work must
+ * be done in the end, and the files must be hardly larger than on an idle machine.
  */
 import { readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
@@ -50,7 +50,7 @@ async function openLog(options: Partial<CaptureLogOptions> = {}): Promise<{ log:
   return { log, path };
 }
 
-/** Appends batch after batch, with the postponed work for which the writer finds time. */
+/** Appends batches. Between them it does the deferred work for which the writer finds time. */
 async function drive(log: CaptureLog, batches: number, seen: (batch: number) => void): Promise<void> {
   const port = new CaptureLogAdapter(async () => ({
     append: (batch) => log.append(batch),
@@ -77,7 +77,7 @@ async function drive(log: CaptureLog, batches: number, seen: (batch: number) => 
   }
 }
 
-it('the log packs and indexes under a load that never pauses: waiting data stays bounded', async () => {
+it('the log packs and indexes under a load that never pauses, so that waiting data stays bounded', async () => {
   const { log, path } = await openLog({ pressed_rate: 1 });
   const batches = 400;
   let mostWaiting = 0;
@@ -92,7 +92,7 @@ it('the log packs and indexes under a load that never pauses: waiting data stays
     mostWaiting = Math.max(mostWaiting, waiting_bytes);
   });
   await log.flush();
-  // Among 400 batches with a block of more than 64 KiB each.
+  // The bound is small compared with 400 batches, each with a block of more than 64 KiB.
   expect(mostWaiting).toBeLessThan(4 << 20);
   expect(log.stats().indexed_id).toBeGreaterThan(1_000);
   expect(mostFiles).toBeLessThanOrEqual(2);
@@ -106,7 +106,7 @@ it('the log packs and indexes under a load that never pauses: waiting data stays
   reader.close();
 });
 
-it('bodies are compressed at once, or under pressure packed later, to at most twice the size at rest', async () => {
+it('bodies take at most twice their size at rest, compressed at once or, under pressure, packed later', async () => {
   const exchanges = [...makeConversations(48, 7)];
   const measure = async (options: Partial<CaptureLogOptions>, size: number): Promise<[number, number]> => {
     const { log, path } = await openLog(options);
@@ -119,7 +119,7 @@ it('bodies are compressed at once, or under pressure packed later, to at most tw
     expect(path.length).toBeGreaterThan(0);
     return [waiting, statSync(sealed!).size];
   };
-  // One at a time, each compressed with its base.
+  // Exchanges are appended one at a time, each compressed with its base.
   const [restWaiting, rest] = await measure({ pressed_rate: Number.POSITIVE_INFINITY }, 1);
   // The writer's batches at 380 exchanges a second hold 38.
   const [ordinaryWaiting, ordinary] = await measure({ pressed_rate: Number.POSITIVE_INFINITY }, 38);

@@ -49,7 +49,7 @@ function makeTurns(count: number, turnBytes: number, marker: boolean): Buffer[] 
 }
 
 describe('the capture log', () => {
-  it('fails a batch whose ids another writer took, and stores it with later ids at the retry', async () => {
+  it('fails a batch if another writer has used its ids, and stores it with later ids at the retry', async () => {
     const folder = makeFolder();
     const first = await openLog(folder);
     const second = await openLog(folder);
@@ -66,11 +66,11 @@ describe('the capture log', () => {
     expect(Buffer.from(reader.body(24, 'request')!).toString()).toBe('first 2');
   });
 
-  it('returns its input, in any batches, bodies and runs', { tags: 'long' }, async () => {
+  it('returns what was stored, for any batches, bodies and runs', { tags: 'long' }, async () => {
     const body = fc.oneof(
       fc.uint8Array({ maxLength: 300 }),
       fc.string({ maxLength: 2_000 }).map((text) => Buffer.from(text)),
-      // Bodies that share long parts, like those of one run.
+      // Bodies that share long parts, as the bodies of one run do.
       fc
         .tuple(fc.constantFrom('a', 'b', 'c'), fc.nat(40_000), fc.string({ maxLength: 50 }), fc.nat(40_000))
         .map(([seed, size, noise, rest]) =>
@@ -105,7 +105,7 @@ describe('the capture log', () => {
         const reader = CaptureReader.open(path);
         const records = [...reader.exchanges()];
         expect(records.map((record) => record.id)).toEqual(written.map((_, i) => i + 1));
-        // Backwards, so that no earlier read has cached anything useful.
+        // Reads in reverse order, so that an earlier read has cached nothing useful.
         for (const [i, given] of [...written.entries()].reverse()) {
           const record = records[i]!;
           expect(same(reader.body(i + 1, 'request'), given.request_body)).toBe(true);
@@ -173,7 +173,8 @@ describe('the capture log', () => {
         expect(same(reader.body(turn * 3 + i + 1, 'request'), run[turn]!)).toBe(true);
       }
     }
-    // Random hex digits compress to half their size, and all turns but one are contained in the previous request.
+    // Random hex digits compress to half their size. Each request contains all turns of the previous request and one
+    // more.
     const { sealed } = await log.rotate();
     expect(statSync(sealed!).size).toBeLessThan(sent / 8);
   });
@@ -194,7 +195,7 @@ describe('the capture log', () => {
     expect(await log.rotate()).toEqual({ sealed: null, opened: join(folder, 'capture.mdb') });
     const turns = makeTurns(6, 2_000, true);
     await log.append(turns.slice(0, 3).map((request_body) => makeExchange({ run_id: 'r', request_body })));
-    // Rotation and append at once: no exchange is lost, and the order is kept.
+    // A rotation and an append run at once. No exchange is lost, and the order is kept.
     const [rotated, appended] = await Promise.all([
       log.rotate(),
       log.append(turns.slice(3).map((request_body) => makeExchange({ run_id: 'r', request_body }))),
@@ -225,7 +226,7 @@ describe('the capture log', () => {
     expect((await second.append([makeExchange()])).first_id).toBe(3);
   });
 
-  it('continues in its file if there is no room for a new one', async () => {
+  it('continues in its file if the disk has no space for a new file', async () => {
     const folder = makeFolder();
     const log = await openLog(folder);
     const bodies = ['one', 'two'].map((text) => Buffer.from(text));
@@ -336,7 +337,7 @@ describe('the capture log', () => {
     });
   });
 
-  it('is reported with the rest of the batch if the disk fills during the single attempts', async () => {
+  it('is reported together with the rest of the batch if the disk fills during the single attempts', async () => {
     let commits = 0;
     const fault = (point: string): void => {
       if (point !== 'commit') return;
@@ -367,7 +368,7 @@ describe('the capture log', () => {
     const turns = makeTurns(4, 400, false);
     for (const request_body of turns)
       await log.append([makeExchange({ run_id: 'r', request_body, response_body: text })]);
-    // Also from a block of several exchanges, of which each body is a part.
+    // The bound also holds for a block of several exchanges, of which each body is a part.
     await log.append(turns.map((body) => makeExchange({ request_body: body, response_body: text })));
     const reader = openReader(log.stats().path);
     for (let id = 1; id <= 2 * turns.length; id++) {

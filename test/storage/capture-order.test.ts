@@ -1,6 +1,6 @@
 /**
- * Runs do not depend on the order in which their exchanges are stored: any order, in any batches, with restarts in
- * between, gives the runs that the order of arrival gives. Through the real decoders and a real capture file.
+ * Runs do not depend on the order in which their exchanges are stored. Any order, in any batches and with restarts in
+ * between, gives the same runs as the order of arrival. With the real decoders and a real capture file.
  */
 import { rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -28,7 +28,7 @@ const STAMP = Date.UTC(2026, 0, 2) * 1_024;
 const toBytes = (body: unknown): Buffer =>
   Buffer.from(typeof body === 'string' ? body : JSON.stringify(body));
 
-/** The exchange that arrived as the n-th; its note also has the number. */
+/** The exchange that arrived as the n-th. Its note contains n. */
 function capture(made: MadeExchange, n: number): CapturedExchange {
   return makeExchange({
     shape: made.shape,
@@ -50,9 +50,9 @@ function shuffle<T>(items: readonly T[], dice: Prng, reach: number): T[] {
     .map(({ item }) => item);
 }
 
-/** The facts about a run without ids, which depend on the order of storage. */
+/** The facts about a run, except for ids, which depend on the order of storage. */
 interface ToldRun {
-  /** Its exchanges, in order. */
+  /** The exchanges of the run, in order. */
   sent: string;
   run_id: string;
   exchanges: number;
@@ -83,7 +83,7 @@ class Stored {
       else if (next < 10) while ((await this.#log!.indexSome(decodeExchange, 1_000)) > 0);
       if (dice?.chance(0.4) === true) this.#look();
     }
-    // A busy writer leaves exchanges for a later pass; readers never index.
+    // A busy writer leaves exchanges for a later pass, so this indexes the rest. Readers never index.
     while ((await this.#log!.indexSome(decodeExchange, 1_000)) > 0);
     await this.#log!.close();
   }
@@ -93,7 +93,7 @@ class Stored {
     this.#log = await CaptureLog.open({ path: this.#path, redact: false, decode: decodeExchange });
   }
 
-  /** Like the dashboard when it opens the list of runs. */
+  /** Reads the list of runs, as the dashboard does. */
   #look(): void {
     this.#list ??= new CaptureList(this.#files, {
       db: this.#path,
@@ -113,7 +113,7 @@ class Stored {
     this.#list.page({ limit: 1_000, after: null, query: parseRunQuery(''), now_ms: 0 }, () => true);
   }
 
-  /** A command's result for each run. */
+  /** What a command shows about each run. */
   async tell(): Promise<ToldRun[]> {
     const reader = CaptureReader.open(this.#path);
     const told: ToldRun[] = [];
@@ -133,7 +133,7 @@ class Stored {
     return told.sort((a, b) => (a.sent < b.sent ? -1 : 1));
   }
 
-  /** The result of a list that has followed the writer from the start. */
+  /** The rows of a list that has followed the writer from the start. */
   list(): Map<string, [exchanges: number, golden: boolean | null]> {
     this.#look();
     while (this.#list!.goOn() !== null);
@@ -144,7 +144,7 @@ class Stored {
     return new Map(runs.map(({ run_id, exchanges, golden }) => [run_id, [exchanges, golden]]));
   }
 
-  /** The same from a list that begins now. */
+  /** The rows of a list that begins to read now. */
   listAnew(): ReturnType<Stored['list']> {
     this.#list!.close();
     this.#list = null;

@@ -14,7 +14,7 @@ import { CaptureReader } from '../../src/storage/capture/reader.ts';
 import { makeExchange, readAllFiles } from './captured.ts';
 import { makeFolder } from './folder.ts';
 
-/** Unrelated exchanges, so that deltas do not help. */
+/** Makes unrelated exchanges, so that deltas do not make them smaller. */
 function makeBatch(seed: number, count: number, bytes: number): CapturedExchange[] {
   const prng = createPrng(seed);
   const words = Array.from({ length: 500 }, () => prng.below(1e9).toString(36));
@@ -38,7 +38,7 @@ function expectBodies(reader: CaptureReader, exchanges: readonly CapturedExchang
 it.each([
   ['many small ones', 200, 3_000],
   ['few large ones', 4, 400_000],
-  ['more than one write takes', 10, 500_000],
+  ['more bytes than one write takes', 10, 500_000],
 ])('%s', async (_name, count, bytes) => {
   const path = join(makeFolder(), 'capture.mdb');
   const log = await CaptureLog.open({ path, redact: true, pressed_rate: 1 });
@@ -48,7 +48,7 @@ it.each([
   expectBodies(reader, exchanges);
 
   let packed = 0;
-  // One at a time, with appends and reads in between.
+  // Packs one block at a time, with appends and reads in between.
   for (let done = await log.packSome(0.000_001); done > 0; done = await log.packSome(0.000_001)) {
     packed += done;
     const [more] = makeBatch(100 + packed, 1, 500);
@@ -71,7 +71,7 @@ it.each([
   await log.close();
 });
 
-it('bodies may be in any memory, also shared memory that is reused once they are stored', {
+it('bodies may be in any memory, even in shared memory that is reused after they are stored', {
   tags: 'long',
 }, async () => {
   const path = join(makeFolder(), 'capture.mdb');
@@ -105,7 +105,7 @@ it('bodies may be in any memory, also shared memory that is reused once they are
   await log.close();
 });
 
-it('a write that fails while others are prepared fails its append, and uses no id', async () => {
+it('an append fails, and uses no id, if a write fails while other exchanges are prepared', async () => {
   const path = join(makeFolder(), 'capture.mdb');
   const log = await CaptureLog.open({ path, redact: true, pressed_rate: 1 });
   const first = makeBatch(30, 10, 500_000);
@@ -153,7 +153,7 @@ it('a reopened log finds its raw blocks unchanged', async () => {
   await second.close();
 });
 
-it('secrets, attachments and look-alikes of stored formats are recognized under pressure, too', async () => {
+it('secrets, attachments and texts that look like stored formats are recognized under pressure as well', async () => {
   const folder = makeFolder();
   const path = join(folder, 'capture.mdb');
   const log = await CaptureLog.open({ path, redact: true, pressed_rate: 1 });
@@ -207,7 +207,7 @@ it('raw blocks are stored beside the database until they are packed and on the d
   expect(rawNames(path)).toHaveLength(1);
   await log.flush();
   expect(rawNames(path)).toEqual([]);
-  // The reader had read the database before.
+  // This reader has read the database before the packing.
   expectBodies(reader, exchanges);
   reader.close();
   await log.append(makeBatch(7, 100, 3_000));
@@ -241,7 +241,7 @@ it('a failed append leaves no block behind, and the next one builds on the previ
   reader.close();
 });
 
-it('after a failed sync no flush succeeds until the file is sealed, and no raw file is deleted', async () => {
+it('after a failed sync, no flush succeeds and no raw file is deleted until the file is sealed', async () => {
   const path = join(makeFolder(), 'capture.mdb');
   let mustFail = false;
   const log = await CaptureLog.open({
@@ -273,20 +273,20 @@ it('after a failed sync no flush succeeds until the file is sealed, and no raw f
   await log.append([makeExchange()]);
   await log.flush();
   expect(rawNames(path)).toEqual([]);
-  // The new file's own.
+  // Now the sync of the new file fails.
   mustFail = true;
   await expect(log.flush()).rejects.toThrow(/^EIO/);
   mustFail = false;
   await expect(log.close()).rejects.toThrow('until the file is rotated');
 });
 
-it('the next writer packs what a writer left behind, and unknown files are removed', async () => {
+it('the next writer packs the raw blocks of an earlier writer, and removes unknown files', async () => {
   const path = join(makeFolder(), 'capture.mdb');
   const exchanges = makeBatch(11, 100, 3_000);
   const first = await CaptureLog.open({ path, redact: true, pressed_rate: 1 });
   await first.append(exchanges);
   await first.close();
-  writeFileSync(`${path}.raw/7.raw`, 'left by a commit that never was');
+  writeFileSync(`${path}.raw/7.raw`, 'of a commit that never happened');
   const second = await CaptureLog.open({ path, redact: true, pressed_rate: 1 });
   expect(rawNames(path)).toEqual(['1.raw']);
   let packed = 0;

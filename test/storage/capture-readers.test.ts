@@ -1,6 +1,6 @@
 /**
- * Readers of captures do not harm the writer: none of their transactions outlives a call, even if they compute for
- * long.
+ * Readers of captures do not harm the writer. Their transactions end with each call, even if the readers compute for a
+ * long time.
  */
 import { join } from 'node:path';
 import { expect, it, onTestFinished, vi } from 'vitest';
@@ -11,7 +11,7 @@ import { CaptureReader } from '../../src/storage/capture/reader.ts';
 import { makeExchange } from './captured.ts';
 import { makeFolder } from './folder.ts';
 
-it('no call of a reader leaves a transaction open, and no listing holds one between exchanges', async () => {
+it('no call of a reader leaves a transaction open, and a listing holds no transaction between exchanges', async () => {
   const path = join(makeFolder(), 'capture.mdb');
   const log = await CaptureLog.open({ path, redact: true, decode: decodeExchange });
   onTestFinished(() => log.close());
@@ -28,8 +28,8 @@ it('no call of a reader leaves a transaction open, and no listing holds one betw
       .readerList()
       .split('\n')
       .filter((line) => /^\s*\d+\s+\S+\s+\d+\s*$/.test(line));
-  // The writer holds one for its last checkpoint. Transactions that began during opening end with the next turn of the
-  // loop.
+  // The writer holds one transaction for its last checkpoint. Transactions that began while the file was opened end
+  // with the next turn of the loop.
   await vi.waitFor(() => expect(listHeld()).toHaveLength(1));
 
   const reader = CaptureReader.open(path);

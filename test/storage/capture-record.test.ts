@@ -44,7 +44,7 @@ const pair = (flat: readonly string[]) =>
   flat.flatMap((name, i) => (i % 2 === 0 ? [[name, flat[i + 1]!]] : []));
 
 it('a record is read as it was written', () => {
-  // One encoder for all, so that its caches must be right for the next exchange.
+  // All exchanges use one encoder, so that a wrong cache would show in the next exchange.
   const preparer = new Preparer(false, 1_000);
   const shared = ['content-type', 'text/plain'];
   fc.assert(

@@ -1,4 +1,6 @@
-/** Canaries in every place where a secret can be; then every byte of the data directory is searched. */
+/**
+ * Canaries are put into every place where a secret can be. Then every byte of the data directory is searched for them.
+ */
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import {
@@ -29,7 +31,7 @@ async function store(
   const folder = makeFolder();
   const path = join(folder, 'data', 'capture.mdb');
   const log = await CaptureLog.open({ path, redact, max_decoded_bytes: 1 << 20 });
-  // Alone and in a batch, which are packed in different ways.
+  // Exchanges are stored alone and in a batch, because these are packed in different ways.
   await log.append(exchanges);
   for (const exchange of exchanges) await log.append([exchange]);
   await log.flush();
@@ -61,7 +63,7 @@ function canary(name: string): string {
   return `CANARY-${name}-${randomBytes(9).toString('hex')}`;
 }
 
-/** Every notation of a value in an answer that must be masked. */
+/** All notations of a value that must be masked in an answer. */
 function echoes(value: string): string {
   return [
     value,
@@ -184,13 +186,13 @@ describe('keys inside bodies', () => {
     expect(bodies[0]!.response.equals(gzipSync(text))).toBe(true);
   });
 
-  it('are masked in streams that contain them in pieces; echoes of the credential always', async () => {
+  it('are masked in streams that contain them in pieces; echoes of the credential are always masked', async () => {
     const credential = canary('streamed');
     const makeEvents = (value: string): Buffer =>
       Buffer.from(
         [...value].map((char) => `data: {"delta":{"type":"text_delta","text":"${char}"}}\n\n`).join(''),
       );
-    // Whatever media type they have.
+    // The media type of the stream does not matter.
     for (const [redact, type] of [
       [true, 'text/event-stream'],
       [false, 'text/event-stream'],
@@ -216,7 +218,7 @@ describe('keys inside bodies', () => {
     }
   });
 
-  it('are masked in frames with checksums, whatever came before with the same media type', async () => {
+  it('are masked in frames with checksums, even if earlier answers with the same media type were different', async () => {
     const makeFrame = (payload: string): Buffer => {
       const body = Buffer.from(payload);
       const out = Buffer.alloc(16 + body.length);
@@ -285,7 +287,7 @@ describe('keys inside bodies', () => {
     expect(disk.includes(key)).toBe(false);
   });
 
-  it('never pass in a compressed body that is damaged, cut off, unknown or a bomb', async () => {
+  it('are never stored if the compressed body is damaged, cut off, unknown or a bomb', async () => {
     const long = Buffer.from(`${'word '.repeat(200)}${key} ${randomBytes(20_000).toString('hex')}`);
     const damaged = gzipSync(long);
     damaged.fill(0xff, damaged.length - 3_000, damaged.length - 2_900);
@@ -297,7 +299,7 @@ describe('keys inside bodies', () => {
       ['zstd', Buffer.concat([zstdCompressSync('first'), zstdCompressSync(long).subarray(0, 9_000)])],
       ['deflate', deflateSync(long).subarray(0, 9_000)],
       ['compress', gzipSync(long)],
-      // No brotli stream begins so.
+      // A brotli stream never begins with this byte.
       ['br', Buffer.concat([Buffer.from([0x11]), randomBytes(500)])],
       ['gzip', gzipSync(Buffer.concat([long, Buffer.alloc(4 << 20, 'a')]))],
     ];

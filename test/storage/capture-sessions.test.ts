@@ -1,6 +1,6 @@
 /**
- * Runs by clients' own headers: sessions, agents within them and side calls, and whether these runs are golden. Through
- * the real decoders and a real capture file.
+ * Runs that clients' own headers identify: sessions, agents within them and side calls, and whether these runs are
+ * golden. With the real decoders and a real capture file.
  */
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -60,7 +60,7 @@ function turn(
   });
 }
 
-/** Stores, indexes and opens them. */
+/** Stores and indexes the exchanges, and opens the file. */
 async function store(
   exchanges: CapturedExchange[],
   run_headers?: string[],
@@ -83,7 +83,7 @@ const runsOf = (reader: CaptureReader) =>
   [...reader.summaries()].map(({ run_id, run_kind }) => [run_id, run_kind ?? null]);
 
 describe('sessions', () => {
-  it('hold a summarized conversation together, and mark its unproven part', async () => {
+  it('keep a summarized conversation in one run, and mark its unproven part', async () => {
     const begin = user('<summary>We looked everywhere.</summary> Go on.');
     const reader = await store([
       turn(CLAUDE, [user('Where is it?')]),
@@ -181,7 +181,7 @@ describe('sessions', () => {
     expect(runsOf(await store([turn(headers, asked)]))).toEqual([['conv_1', null]]);
   });
 
-  it('give way to a run that x-svc-run names', async () => {
+  it('are ignored if x-svc-run names a run', async () => {
     const reader = await store([turn(CLAUDE, [user('Where is it?')], { run_id: 'mine' })]);
     expect(runsOf(reader)).toEqual([['mine', null]]);
     expect([...reader.exchanges()][0]).not.toHaveProperty('session_id');

@@ -44,7 +44,7 @@ export function readAllFiles(folder: string): { path: string; bytes: Buffer }[] 
     .map((path) => ({ path, bytes: readFileSync(path) }));
 }
 
-/** The places of the words in any file: plain, or in an unpacked frame of zstd. */
+/** Finds words in any file: in plain bytes, or in an unpacked frame of zstd. @returns the places */
 export function findAnywhere(folder: string, words: string): string[] {
   const found: string[] = [];
   const magic = Buffer.from([0x28, 0xb5, 0x2f, 0xfd]);
@@ -57,7 +57,7 @@ export function findAnywhere(folder: string, words: string): string[] {
           if (zstdDecompressSync(bytes.subarray(at, end)).includes(words)) found.push(`${path} in a frame`);
           break;
         } catch {
-          // Not a frame, or one that needs a dictionary; the reader checks those.
+          // These bytes are not a frame, or the frame needs a dictionary. Tests check such frames with the reader.
         }
       }
     }

@@ -31,7 +31,7 @@ describe('a checkpoint', () => {
       });
     write(1);
     await checkpoints.write();
-    // Enough commits to reuse pages of the checkpoint if they were not held.
+    // So many commits would reuse pages of the checkpoint if these pages were not protected.
     for (let round = 2; round < 40; round++) write(round);
     await new Promise(setImmediate);
     for (let round = 40; round < 80; round++) write(round);

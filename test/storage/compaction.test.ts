@@ -1,4 +1,4 @@
-/** Compaction of the databases of DATA_DIR: existing data is kept, and no removed data stays. */
+/** Compaction of the databases of DATA_DIR keeps existing data and leaves no removed data. */
 
 import { spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -82,7 +82,7 @@ describe.each([
   });
 });
 
-it('that is killed before any of its file operations leaves all readable, and nothing behind', {
+it('that is killed before any of its file operations leaves all data readable, and no other file', {
   tags: 'long',
 }, async () => {
   const full = makeFolder();
@@ -129,7 +129,7 @@ describe('the mark of deletions', () => {
       RUN_GATHERED_STEPS,
     ],
     ...['api_keys', 'members', 'organizations', 'subscriptions', 'users'],
-  ])('is written with the removal of a row of %s, and goes with the compaction', async (table) => {
+  ])('is written with the removal of a row of %s, and is removed by the compaction', async (table) => {
     const folder = makeFolder();
     const paths = databasePaths(folder);
     await tryStores(paths);
@@ -192,7 +192,7 @@ describe('the mark of deletions', () => {
 describe('a wiped redo log', () => {
   const append = (log: RedoLog, text: string) => log.append((into, at) => at + into.write(text, at));
 
-  it('holds no byte of obsolete records, and all of the valid ones', () => {
+  it('contains no byte of obsolete records, and all valid ones', () => {
     const path = join(makeFolder(), 'runs.0.redo');
     const log = new RedoLog(path, 4_096);
     for (let n = 0; n < 5; n++) append(log, `${CANARY} ${n}`);
@@ -212,7 +212,7 @@ describe('a wiped redo log', () => {
     expect(readFileSync(path).includes('what')).toBe(false);
   });
 
-  it('is wiped at the start, whatever it holds', async () => {
+  it('is wiped at the start, whatever its content', async () => {
     const folder = makeFolder();
     const path = join(folder, 'runs.3.redo');
     const log = new RedoLog(path, 4_096);

@@ -54,7 +54,7 @@ describe('a sealed value', () => {
     expect(heads.size).toBe(1_000);
   });
 
-  it('opens also for a sealer, one of many', { tags: 'long' }, () => {
+  it('opens with any of many sealers of the key', { tags: 'long' }, () => {
     const reader = new DataKey(bytes).sealer('rows');
     const others = Array.from({ length: 600 }, () => new DataKey(bytes).sealer('rows'));
     const sealed = others.map((other, i) => other.seal(Buffer.from(String(i)), place));
@@ -87,7 +87,7 @@ describe('a key file', () => {
     ['hex', `${bytes.toString('hex')}\n`],
     ['base64', `${bytes.toString('base64')}\n`],
     ['base64url', bytes.toString('base64url')],
-  ])('contains it as %s', (_form, content) => {
+  ])('may contain the key as %s', (_form, content) => {
     expect(Buffer.from(readKeyFile(write(content)))).toEqual(bytes);
   });
 

@@ -1,4 +1,7 @@
-/** A round's cache of runs: it only answers for the same run and the requested data, and never with damaged data. */
+/**
+ * A round's cache of runs. It returns data only for an unchanged run and for the requested data, and never damaged
+ * data.
+ */
 import { readFileSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -13,7 +16,7 @@ const digest = (text: string) => ({
 });
 
 describe('the cache of digests', () => {
-  it('returns what was put, if the run and the code have not changed since', async () => {
+  it('returns stored data if the run and the code have not changed since', async () => {
     const path = join(makeFolder(), 'deep', 'digests.mdb');
     const long = 'r'.repeat(5_000);
     const first = DigestCache.open(path, 'code 1');
@@ -54,7 +57,7 @@ describe('the cache of digests', () => {
     await next.close();
   });
 
-  it('is rebuilt if its file is cut off or something else', async () => {
+  it('is made again if its file is cut off or is not a cache', async () => {
     const path = join(makeFolder(), 'digests.mdb');
     const cache = DigestCache.open(path, 'code');
     await cache.put(key('a'), digest('a'));

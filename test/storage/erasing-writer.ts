@@ -1,8 +1,9 @@
 /**
- * A writer process for the tests of erasures and rewrites during traffic: appends without end, and carries out orders. With a
- * bucket it sends sealed files there at once. It prints a line for each action: `append LAST_ID`, `erased STEPS`, `rewritten
- * STEPS`, `offloaded FILES` (all sealed files) or `failed WHY`. Own process; arguments: the database's path, its key in hex
- * or `-`, the step of an order or of the sending at which it kills itself (0: never), and the bucket.
+ * A writer process for the tests of erasures and rewrites during traffic: appends without end, and carries out orders.
+ * With a bucket it sends sealed files there at once. It prints a line for each action: `append LAST_ID`, `erased
+ * STEPS`, `rewritten STEPS`, `offloaded FILES` (all sealed files) or `failed WHY`. Own process. Arguments: the
+ * database's path; its key in hex, or `-`; the step of an order or of the sending at which the process kills itself (0:
+ * never); the bucket.
  */
 import { writeSync } from 'node:fs';
 import { setImmediate as nextTick } from 'node:timers/promises';

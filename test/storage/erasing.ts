@@ -14,7 +14,7 @@ export interface Filled {
   key: Buffer | null;
 }
 
-/** Exchanges of the run `gone` that come at once, after the turns. */
+/** Number of exchanges of the run `gone` that are stored at once after the turns. */
 export const BATCH = 16;
 
 /** Two sealed files and a live one, in which three runs take turns; the run `gone` contains the secret. */
@@ -50,7 +50,7 @@ export async function fillThree({ path, key }: Filled, secret: string, turns = 6
     ]);
     if (turn === Math.floor(turns / 3) || turn === Math.floor((2 * turns) / 3)) await log.rotate();
   }
-  // Together in a block that can be unpacked without any other exchange.
+  // These exchanges are together in a block that can be unpacked without any other exchange.
   const said = { run_id: 'gone', request_body: Buffer.from(`{"says":"${secret}"}`) };
   await log.append(Array.from({ length: BATCH }, () => makeExchange(said)));
   await log.flush();
@@ -121,7 +121,7 @@ export class Writer {
     });
   }
 
-  /** Waits for the next line with that beginning; null if the process ends before. */
+  /** Waits for the next line that begins like this. @returns null if the process ends before */
   async next(beginning: string): Promise<string | null> {
     let isOver = false;
     void this.ended.then(() => {

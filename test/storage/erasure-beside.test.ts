@@ -28,7 +28,7 @@ describe('an erasure beside traffic', () => {
   it.each([
     ['plain', null],
     ['encrypted', randomBytes(32)],
-  ])('leaves nothing of the run and all of the others, %s', { tags: 'long' }, async (_what, key) => {
+  ])('removes the whole run and nothing of other runs, %s', { tags: 'long' }, async (_what, key) => {
     const filled = { path: join(makeFolder(), 'capture.mdb'), key };
     await fillThree(filled, SECRET);
     const before = await readAll(filled);
@@ -48,7 +48,7 @@ describe('an erasure beside traffic', () => {
       const report = await eraseGone(filled);
       expect(report).toMatchObject({ exchanges: gone.length, files: 3, attachments: 1, unreadable: 0 });
       expect(writer.lines.slice(from).filter((line) => line.startsWith('append')).length).toBeGreaterThan(1);
-      // A reader with open files drops what it has cached.
+      // A reader that has the files open drops its cached blocks.
       followed.refresh();
       expect(followed.epoch).not.toBe(epoch);
       for (const id of gone) {

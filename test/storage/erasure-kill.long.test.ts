@@ -39,7 +39,7 @@ it('an erasure that was killed at any step is finished later', async () => {
     const end = await Promise.race([writer.next('erased'), writer.ended.then(() => null)]);
     if (end === null) killed++;
     else await writer.kill();
-    // Like the next start of the gateway.
+    // Opens the log as the next start of the gateway does.
     const log = await CaptureLog.open({
       path: at.path,
       redact: true,

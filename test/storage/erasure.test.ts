@@ -1,6 +1,6 @@
 /**
- * Erased exchanges: afterwards no file contains any part of them, and every other exchange is unchanged to the byte,
- * even if an erased one was its base.
+ * After an erasure, no file contains any part of the erased exchanges. Every other exchange stays byte for byte the
+ * same, even if its base was erased.
  */
 import { randomBytes } from 'node:crypto';
 import { existsSync, readdirSync } from 'node:fs';
@@ -18,7 +18,7 @@ import { makeFolder } from './folder.ts';
 
 type Key = Buffer | null;
 
-/** Occurs in everything that is to be erased, and nowhere else. */
+/** This text occurs in everything that is to be erased, and nowhere else. */
 const CANARY = `canary-${randomBytes(12).toString('hex')}`;
 const START_MS = 1_760_000_000_000;
 
@@ -36,7 +36,7 @@ const erase = (folder: string, target: ErasureTarget, data_key: Key = null, is_d
     () => {},
   );
 
-/** A conversation of the run after this many turns: each begins like the previous one. */
+/** An exchange of the run after this many turns. Its request begins with the previous request. */
 function turn(run_id: string | null, turns: number, secret = ''): Partial<CapturedExchange> {
   const messages = Array.from({ length: turns }, (_, at) => ({
     role: at % 2 === 0 ? 'user' : 'assistant',
@@ -120,12 +120,12 @@ describe('an erased run', () => {
     ['plain', null, undefined],
     ['encrypted', randomBytes(32), undefined],
     ['raw under pressure', null, 0],
-  ])('is nowhere, %s, and all others are as they were', async (_what, key, pressed) => {
+  ])('is in no file, and all other runs are unchanged, %s', async (_what, key, pressed) => {
     const captured = new Captured(key, pressed);
     await captured.append(turn('stays', 1));
     for (let n = 1; n <= 6; n++) {
       await captured.append(turn(CANARY, n, CANARY));
-      // Stored against the previous exchange, which is erased.
+      // This exchange is stored as a difference to the previous one, which is erased.
       await captured.append(turn('stays', n));
     }
     await captured.append({ ...picture(CANARY), run_id: CANARY });
@@ -138,7 +138,7 @@ describe('an erased run', () => {
     );
     await captured.append(...batch);
     await (await captured.log()).rotate();
-    // A run without a label, identified by its conversation.
+    // This run has no label, and is identified by its conversation.
     await captured.append(turn(null, 1), turn('stays', 7), turn(CANARY, 9, CANARY), turn(null, 3));
     await captured.close();
     const before = await captured.read();
@@ -179,7 +179,7 @@ describe('an erased run', () => {
     expect((await captured.read()).get(before.size + 1)!.request).toContain('stays says 7');
   });
 
-  it('leaves the bytes of all other exchanges unchanged, whatever is chosen', {
+  it('leaves the bytes of all other exchanges unchanged, for any selection', {
     tags: 'long',
   }, async () => {
     const step = fc.record({
@@ -247,7 +247,7 @@ describe('the selection of an erasure', () => {
     expect(findAnywhere(captured.folder, CANARY)).toEqual([]);
   });
 
-  it('is everything that contains a credential, also escaped or encoded, in a body, address or header', async () => {
+  it('is everything that contains a credential, plain, escaped or encoded, in a body, address or header', async () => {
     const credential = 'p4ss/word+of"the\\customer=';
     const captured = new Captured();
     const said = (words: string) => ({
@@ -273,7 +273,7 @@ describe('the selection of an erasure', () => {
 });
 
 describe('an erasure', () => {
-  it('is refused while a process writes that accepts no orders, and changes nothing', async () => {
+  it('is refused, and changes nothing, while a process that accepts no orders writes to the database', async () => {
     const captured = new Captured();
     await captured.append(turn('r', 1));
     await captured.close();

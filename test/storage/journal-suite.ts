@@ -4,7 +4,7 @@ import type { JournalStore, JournalWrite, StoredActor } from '../../src/runtime/
 import { MAX_KEY_LENGTH } from '../../src/runtime/protocol.ts';
 import { createPrng } from '../../src/std/prng.ts';
 
-/** Opens the same store again and again. */
+/** Opens the same store, each time it is called. */
 type OpenJournal = () => JournalStore | Promise<JournalStore>;
 
 export function event(kind: string, key: string, seq: number, text = `event ${seq}`): JournalWrite {
@@ -102,7 +102,7 @@ export function describeJournal(
       expect(readable(await journal.load('run', 'ab')).events).toEqual(['not mine']);
     });
 
-    it('forgets an actor completely, and accepts its next events as the first', async () => {
+    it('forgets an actor completely, and accepts its next events as its first ones', async () => {
       await commit(journal, [
         ...history('run', 'a', 3),
         snapshot('run', 'a', 3, 'three'),
@@ -157,7 +157,7 @@ export function describeJournal(
       expect((await journal.load('run', 'a')).events).toHaveLength(0);
     });
 
-    it('keeps every key apart, also the longest and strangest', async () => {
+    it('distinguishes all keys, even very long and unusual ones', async () => {
       const keys = ['a', 'a\0', 'a\0b', '\0', '\u0001', '\u001b', 'é', '\uffff', '😀', ' ', '0', '00', '1e3'];
       keys.push('€'.repeat(MAX_KEY_LENGTH), `${'€'.repeat(MAX_KEY_LENGTH - 1)}a`);
       const prng = createPrng(7);
@@ -184,7 +184,7 @@ export function describeJournal(
     });
 
     it('refuses a history with a hole', async () => {
-      // A store may refuse the commit, or the history that it makes.
+      // A store may refuse the commit, or refuse to load the history.
       if ((await commit(journal, [event('run', 'a', 1), event('run', 'a', 3)])) === null)
         await expect((async () => journal.load('run', 'a'))()).rejects.toThrow(/missing/);
       else expect((await journal.load('run', 'a')).events).toEqual([]);

@@ -1,4 +1,4 @@
-/** The journals of stores that need no server, and what only LMDB's has. */
+/** The journals of stores that need no server, and properties that only LMDB's journal has. */
 
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';

@@ -24,7 +24,7 @@ for (let id = log.stats().last_id + 1; ; ) {
     });
   });
   const { last_id } = await log.append(batch);
-  // Synchronous: what was said before the kill arrives.
+  // The write is synchronous, so that an id that was printed before the kill arrives.
   writeSync(1, `${last_id}\n`);
   id = last_id + 1;
 }

@@ -1,4 +1,7 @@
-/** A page of a list with a filter that few or no rows pass: bounded work, still a cursor, and no row twice. */
+/**
+ * A page of a list with a filter that few or no rows pass. Its work is bounded, it always has a cursor if rows follow,
+ * and no row is listed twice.
+ */
 import { expect, it } from 'vitest';
 import { PAGE_SCAN_ROWS } from '../../src/limits.ts';
 import { type ListRange, PAGE_SLICE_ROWS, readListPage } from '../../src/storage/accounts/list-page.ts';
@@ -57,7 +60,7 @@ it('pages return passing rows once, newest first, and end with the last row', as
   expect(rare.found).toEqual([703, 353, 3]);
   const all = await readAll(tables, { ...RANGE, limit: PAGE_SLICE_ROWS }, () => true);
   expect(all.found).toEqual(Array.from({ length: ROWS }, (_, at) => ROWS - 1 - at).sort(newestFirst));
-  // If the last page is full, no empty page follows.
+  // The last page is full, and no empty page follows it.
   const even = await readAll(tables, { ...RANGE, limit: 50 }, () => true);
   expect(even.looked).toEqual(Array.from({ length: ROWS / 50 }, () => 50));
 });
@@ -82,7 +85,7 @@ it('a page lets other work run between slices', async () => {
   expect(turns).toBeGreaterThanOrEqual(PAGE_SCAN_ROWS / PAGE_SLICE_ROWS - 1);
 });
 
-/** Two rows have the same time; their names decide. */
+/** Orders rows newest first. Rows with the same time are ordered by their names. */
 function newestFirst(a: number, b: number): number {
   return (b >> 1) - (a >> 1) || (`r${a}` < `r${b}` ? 1 : -1);
 }

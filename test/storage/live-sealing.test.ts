@@ -26,7 +26,7 @@ it.each([
   expect(isDueForSealing(bytes, ageMs, unindexed)).toBe(isDue);
 });
 
-it('a small file is sealed by age alone if a time says so', () => {
+it('a small file is sealed by age alone if `any_ms` is set', () => {
   const limits = { ...SEAL_LIMITS, any_ms: 60_000 };
   expect(isDueForSealing(1, 59_999, 0, limits)).toBe(false);
   expect(isDueForSealing(1, 60_000, 0, limits)).toBe(true);

@@ -1,4 +1,4 @@
-/** Run labels and sessions that contain keys: they are masked, and there are still as many runs as labels. */
+/** Run labels and sessions that contain keys are masked, and different labels still make different runs. */
 import { chmodSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
@@ -19,7 +19,7 @@ function makePlace(): { folder: string; path: string } {
   return { folder, path: join(folder, 'capture.mdb') };
 }
 
-/** Stores an exchange for each in a newly opened log, and reads back the content of the file. */
+/** Stores an exchange for each label in a newly opened log. @returns the runs in the file */
 async function store(
   path: string,
   requests: { run_id?: string | null; request_headers?: string[] }[],
@@ -76,7 +76,7 @@ it('labels that differ only in their keys make different runs; the same label ma
   }
 });
 
-it('labels that repeat the passwords of their requests stay distinct, whatever SVC_REDACT is', async () => {
+it('labels that repeat the passwords of their requests stay distinct with any SVC_REDACT', async () => {
   const { path } = makePlace();
   const requests = ['hunter2hunter', 'letmein2024'].map((password) => ({
     run_id: `job-${password}/7`,
@@ -129,7 +129,7 @@ it('labels stay distinct also if the secret cannot be stored', async () => {
   expect(third).toBe(first);
 });
 
-it('each installation writes different digits, which later masks do not mistake for a key', () => {
+it('each installation writes different digits, which the search for keys does not mask again', () => {
   const [first, second] = [new MaskedLabels(null), new MaskedLabels(null)];
   expect(first.tellApart('job-[redacted]', 'job-x')).not.toBe(second.tellApart('job-[redacted]', 'job-x'));
   const labels = Array.from({ length: 5_000 }, (_, i) => first.tellApart('job-[redacted]-7', `job-${i}/7`));
@@ -159,7 +159,7 @@ it('credentials have distinct marks that do not reveal them', async () => {
   expect(b).not.toBe(a);
   expect([signed, none]).toEqual([undefined, undefined]);
   expect(summaries.map(({ credential }) => credential)).toEqual([a, a, b, undefined, undefined, a]);
-  // It is not a header of the request.
+  // The mark is not stored as a header of the request.
   for (const { request } of records)
     expect(request.headers.map(([name]) => name)).not.toContain(':credential');
 });

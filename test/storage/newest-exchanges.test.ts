@@ -1,6 +1,6 @@
 /**
- * What lists read about the newest exchanges before they are indexed: one row, written with the exchanges, which
- * disappears when the index is complete, and never tells of erased exchanges.
+ * A row with the newest exchanges, which lists read until these are indexed. It is written with the exchanges, is
+ * removed when the index is complete, and never contains erased exchanges.
  */
 import { renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -27,7 +27,7 @@ function ask(at: number, part: Partial<CapturedExchange> = {}): CapturedExchange
 const asked = (from: number, count: number): CapturedExchange[] =>
   Array.from({ length: count }, (_, i) => ask(from + i));
 
-/** A log that stores every exchange as under pressure and indexes none by itself. */
+/** A log that stores every exchange as it does under pressure, and indexes no exchange by itself. */
 class Pressed {
   readonly folder = makeFolder();
   readonly path = join(this.folder, 'capture.mdb');
@@ -58,7 +58,7 @@ class Pressed {
     while ((await this.log.indexSome(decodeExchange, 1_000)) > 0);
   }
 
-  /** The ids that the row of one file tells of. */
+  /** The ids in the row of a file. */
   rowOf(path: string): number[] {
     const reader = CaptureReader.open(path, { data_key: this.key });
     try {
@@ -68,7 +68,7 @@ class Pressed {
     }
   }
 
-  /** The ids that a list shows by the index, and those that the row tells of, newest first. */
+  /** How many exchanges a list gets from the index, and the ids that it gets from the row, newest first. */
   list(): { listed: number; newest: number[] } {
     const listed = this.files.refresh();
     return { listed, newest: this.files.newestUnlisted().map(({ id }) => id) };
@@ -79,7 +79,7 @@ const span = (from: number, to: number): number[] =>
   Array.from({ length: Math.abs(from - to) + 1 }, (_, i) => from + (from > to ? -i : i));
 
 describe('the newest exchanges', () => {
-  it('are told until the index has them', async () => {
+  it('are listed from the row until the index has them', async () => {
     const pressed = await new Pressed().open();
     await pressed.log.append([
       ask(1_000, {
@@ -114,19 +114,19 @@ describe('the newest exchanges', () => {
     expect(pressed.rowOf(pressed.path)).toEqual([]);
   });
 
-  it('are as many as fit, however many wait', async () => {
+  it('are as many as fit into the row, even if more wait', async () => {
     const pressed = await new Pressed().open();
     await pressed.log.append(asked(1, 3 * KEPT));
     const last = 3 * KEPT;
     expect(pressed.list().newest).toEqual(span(last, last - KEPT + 1));
-    // The index has some of these, but not all.
+    // The index has some of the exchanges, but not all.
     while (pressed.log.stats().indexed_id < last - 50) await pressed.log.indexSome(decodeExchange, 0);
     const { listed, newest } = pressed.list();
     expect(newest).toEqual(span(last, listed + 1));
     expect(pressed.files.unlisted).toBe(last - listed);
   });
 
-  it('are those of exchanges that were stored, without those that were not', async () => {
+  it('include only exchanges that were stored', async () => {
     let fails = false;
     const fault = (point: string, exchange?: CapturedExchange) => {
       if (point === 'commit' && fails) throw Object.assign(new Error('full'), { code: 'ENOSPC' });
@@ -174,7 +174,7 @@ describe('the newest exchanges', () => {
     expect(findAnywhere(pressed.folder, 'secret-path')).toEqual([]);
   });
 
-  it('do not follow when another database takes the place of their file', async () => {
+  it('are not listed with another database that replaces their file', async () => {
     const other = await new Pressed().open();
     await other.log.append([ask(1, { path: '/v1/other' })]);
     await other.log.close();
@@ -189,11 +189,11 @@ describe('the newest exchanges', () => {
 });
 
 describe('the newest exchanges of a file that is sealed', () => {
-  it('are told by the next file', async () => {
+  it('are in the row of the next file', async () => {
     const pressed = await new Pressed().open();
     await pressed.log.append(asked(1, 3));
     const rotated = pressed.log.rotate();
-    // Answered when the next file is open, and before the old one is sealed.
+    // This call is answered when the next file is open and the old file is not yet sealed.
     await pressed.log.readFirstStart();
     expect(pressed.list()).toEqual({ listed: 0, newest: [3, 2, 1] });
     expect(pressed.rowOf(listSealed(pressed.path)[0]!.path)).toEqual([]);
@@ -203,7 +203,7 @@ describe('the newest exchanges of a file that is sealed', () => {
     expect(pressed.rowOf(pressed.path)).toEqual([4]);
   });
 
-  it('are told until its index is complete, also if later exchanges are indexed already', async () => {
+  it('are listed until its index is complete, even if later exchanges are already indexed', async () => {
     const pressed = await new Pressed().open();
     const count = 2_000;
     await pressed.log.append(asked(1, count));
@@ -221,7 +221,7 @@ describe('the newest exchanges of a file that is sealed', () => {
     await vi.waitFor(() => expect(pressed.list().listed).toBe(count + 1), { timeout: 60_000 });
     expect(seen[0]!.listed).toBeLessThan(count);
     expect(seen[0]!.newest).toEqual([count + 1]);
-    // The row goes with the first write after the sealing.
+    // The row is removed by the first write after the sealing.
     const isSealed = async () => {
       await pressed.log.flush();
       expect(pressed.rowOf(pressed.path)).toEqual([]);
@@ -231,8 +231,8 @@ describe('the newest exchanges of a file that is sealed', () => {
 });
 
 describe('an erased exchange', () => {
-  it('is not told, and others still are', async () => {
-    // So slow that each pass indexes one exchange.
+  it('is not listed, and others still are', async () => {
+    // The decoder is so slow that each pass indexes one exchange.
     const decode: DecodeExchange = (copy) => {
       for (const until = performance.now() + 25; performance.now() < until; );
       return decodeExchange(copy);

@@ -1,6 +1,6 @@
 /**
- * Databases on a disk that is really full: each write is refused, the process lives, and everything continues when
- * there is space.
+ * Databases on a disk that is really full. Each write is refused, the process continues, and writes succeed when there
+ * is space again.
  */
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
@@ -9,7 +9,7 @@ import { LmdbTables } from '../../src/storage/lmdb/tables.ts';
 import { canMount, SmallDisk } from '../fixtures/small-disk.ts';
 import { makeExchange } from './captured.ts';
 
-// At paths of eight digits, where lmdb's own error text is longer than its buffer.
+// With paths of eight digits, lmdb's own error text is longer than its buffer.
 const ROWS = 40;
 const ROW = 'r'.repeat(1 << 20);
 

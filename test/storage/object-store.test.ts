@@ -1,4 +1,4 @@
-/** Stores for objects: a folder and a bucket behave the same, and a bucket's refusals say in one line what to do. */
+/** Object stores: a folder and a bucket behave the same, and an error of a bucket says in one line what to do. */
 import { createServer } from 'node:https';
 import { createRequire } from 'node:module';
 import type { AddressInfo } from 'node:net';
@@ -38,7 +38,7 @@ describe.each([
   ['a bucket', async () => openStore(bucketAt(await startS3()))],
   ['a prefix of a bucket', async () => openStore(bucketAt(await startS3(), 'some/where'))],
 ])('%s', (_, open: () => Promise<ObjectStore>) => {
-  it('returns what was put, lists it, and forgets what was removed', async () => {
+  it('returns and lists stored objects, and no longer has removed ones', async () => {
     const store = await open();
     expect(await store.get('a/b.json')).toBe(null);
     expect(await listNames(store, 'a/')).toEqual([]);
@@ -76,7 +76,7 @@ describe.each([
   });
 });
 
-it('a bucket is listed to the end, over any number of answers', async () => {
+it('a bucket is listed completely, in any number of answers', async () => {
   const asked: (string | null)[] = [];
   const endpoint = await startFakeS3((url) => {
     const token = url.searchParams.get('continuation-token');

@@ -33,7 +33,7 @@ it('a killed rewrite is readable with either key at any step, and is finished', 
       const after = await readAll({ ...at, key });
       for (const [id, was] of before) expect(after.get(id), `step ${step}, exchange ${id}`).toBe(was);
     }
-    // As the next start of the gateway.
+    // Opens the log as the next start of the gateway does.
     const log = await CaptureLog.open({
       path: at.path,
       redact: true,

@@ -5,7 +5,7 @@ import type { RowKey, RowWrite } from '../../src/runtime/protocol.ts';
 import { createPrng } from '../../src/std/prng.ts';
 import type { Tables } from '../../src/storage/tables.ts';
 
-/** Opens the same store again and again. */
+/** Opens the same store, each time it is called. */
 export interface OpenTables {
   open(): Tables | Promise<Tables>;
   /** The journal of the same rows. */
@@ -28,7 +28,7 @@ export function describeTables(name: string, prepare: () => OpenTables | Promise
     const put = (row: RowKey, value: unknown, table = 't') =>
       tables.transact((tx) => tx.write({ op: 'put', table, row, value }));
 
-    it('return what was put, also after they were opened again', async () => {
+    it('return stored rows, also after they were opened again', async () => {
       const value = { text: 'ä\0😀', list: [1, null, true, { deep: -1.5 }], big: 2 ** 40 };
       await put(['org', 'run', 7], value);
       expect(tables.get('t', ['org', 'run', 7])).toEqual(value);
@@ -39,7 +39,7 @@ export function describeTables(name: string, prepare: () => OpenTables | Promise
       expect(tables.get('other', ['org', 'run', 7])).toBeUndefined();
     });
 
-    it('range over the rows of a prefix, both ways, from the end of a page', async () => {
+    it('list the rows of a prefix in both directions, starting after a page', async () => {
       await tables.transact((tx) => {
         for (const org of ['a', 'aa', 'b'])
           for (let n = 0; n < 5; n++) tx.write({ op: 'put', table: 't', row: [org, n], value: n });
@@ -57,7 +57,7 @@ export function describeTables(name: string, prepare: () => OpenTables | Promise
       expect([...tables.range('t', { prefix: [] })]).toHaveLength(15);
     });
 
-    it('lose the rows of a range in the transaction that stores their content elsewhere', async () => {
+    it('remove the rows of a range in the transaction that stores their content elsewhere', async () => {
       await tables.transact((tx) => {
         for (const org of ['a', 'aa'])
           for (let n = 0; n < 6; n++) tx.write({ op: 'put', table: 't', row: [org, n], value: n });
@@ -95,14 +95,14 @@ export function describeTables(name: string, prepare: () => OpenTables | Promise
           );
         });
       expect(read()).toEqual(Array.from({ length: 50 }, (_, at) => 49 - at));
-      // What comes between two of them is in the second.
+      // A commit between two snapshots is visible in the second.
       await put(['a', 50], 7);
       expect(read()[0]).toBe(7);
       expect(() => tables.snapshot(['t'], (reader) => reader.get('u', [1]))).toThrow('no table u');
       expect(tables.get('u', [1])).toEqual({ n: 1 });
     });
 
-    it('write nothing when the work throws, and pass its error on', async () => {
+    it('write nothing if the work throws, and throw its error', async () => {
       await put(['x'], 1);
       await expect(
         tables.transact((tx) => {
@@ -127,7 +127,7 @@ export function describeTables(name: string, prepare: () => OpenTables | Promise
       expect(tables.get('t', ['n'])).toBe(50);
     });
 
-    it('accept rows with events: all of a commit or nothing, counters added up', async () => {
+    it('store rows with events, all of a commit or nothing, and add up counters', async () => {
       const journal = await journalOf();
       const commit = (n: number) =>
         new Promise<Error | null>((resolve) =>
@@ -152,7 +152,7 @@ export function describeTables(name: string, prepare: () => OpenTables | Promise
       await journal.close();
     });
 
-    it('count row by row in the order of a commit, however often it names a row', async () => {
+    it('apply the counts of a commit in order, even if they name the same row several times', async () => {
       const journal = await journalOf();
       const random = createPrng(7);
       const names = ['a', 'b\0', 'b'];
