@@ -67,7 +67,7 @@ function compare(
 }
 
 describe('a shared index', () => {
-  it('has the same results as the index of its own thread, after vectors are added and removed', () => {
+  it('has the same results as the index on the thread that shares it, after vectors are added and removed', () => {
     const step = fc.record({
       op: fc.constantFrom('add', 'add', 'remove', 'tend'),
       id: fc.nat(40),

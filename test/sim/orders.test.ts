@@ -101,7 +101,7 @@ class OrderedStore {
     this.#plan = plan;
   }
 
-  /** Performs one of the possible actions. @returns false if there is none */
+  /** Performs one of the possible actions. @returns false if no action is possible */
   step(): boolean {
     const isKept = this.takeovers >= this.#plan.takeovers && this.pending.length > 0;
     const takes = this.wanting.filter(({ journal }) => !isKept || this.#owner?.journal === journal);
