@@ -1,5 +1,5 @@
 /**
- * The facts of an exchange: what the index needs of it, that is its record, and what a decoder finds in its bodies.
+ * The facts of an exchange: what the index needs of it, from its record and from what a decoder finds in its bodies.
  * Facts are usually read while the exchange is stored and its bodies are in memory. If there is no time then, they are
  * read later from the stored copy. Runs in the capture process, and on the command line in commands that rewrite a
  * capture file.
@@ -7,7 +7,7 @@
 import { type ClientRun, nameSideRun, readClientRun } from '../../domain/client-run.ts';
 import type { ExchangeRecord } from '../../domain/exchange.ts';
 import type { ExchangeTexts } from '../../domain/placed-text.ts';
-import type { StoredMeta } from './record.ts';
+import { type ExchangeSummary, type StoredMeta, summarize } from './record.ts';
 import {
   type DecodedBodies,
   type DecodedEntry,
@@ -16,13 +16,29 @@ import {
   makeStoredCopy,
 } from './stored-copy.ts';
 
+/** What links a turn to others. */
+export type LinkEntry = Pick<
+  DecodedEntry,
+  | 'conversation'
+  | 'answered'
+  | 'answered_id'
+  | 'answer_alone'
+  | 'last_answer_alone'
+  | 'last_answer_at'
+  | 'broke_off'
+  | 'sketchSystem'
+>;
+
 export interface ExchangeFacts {
-  /** Includes the kind and the wire format, which may follow from the bodies. */
-  record: ExchangeRecord;
+  /**
+   * The summary, with the run of the request's label; null if it has none. Includes the kind and the wire format, which
+   * may follow from the bodies.
+   */
+  summary: ExchangeSummary;
   /** null: the exchange has nothing to decode. */
-  entry: DecodedEntry | null;
+  entry: LinkEntry | null;
   /** The run that headers of the client name; null without such headers, or if the request is labelled with its run. */
-  client: ClientRun | null;
+  client_run: string | null;
   /** Lists the texts for the full-text search; undefined if only the stored bodies have them. */
   listTexts: (() => ExchangeTexts) | undefined;
 }
@@ -48,18 +64,27 @@ export class FactsReader {
     const bodies = record.shape === null && record.method !== 'POST' ? undefined : readBodies();
     if (bodies === undefined) {
       const listTexts = () => this.#listTexts(meta, readBodies);
-      return { record, entry: null, client: this.#findClientRun(record, null), listTexts };
+      return this.#makeFacts(record, null, listTexts);
     }
     const entry = decodeSafely(this.#decode, makeStoredCopy(meta, bodies));
     const { listTexts } = entry;
     let told: ExchangeRecord = record;
     if (record.shape === null) {
       const shape = entry.told_shape ?? null;
-      if (shape === null)
-        return { record, entry: null, client: this.#findClientRun(record, null), listTexts };
+      if (shape === null) return this.#makeFacts(record, null, listTexts);
       told = { ...record, kind: 'turn', shape };
     } else if (entry.is_turn === false) told = { ...record, kind: 'other' };
-    return { record: told, entry, client: this.#findClientRun(told, entry), listTexts };
+    return this.#makeFacts(told, entry, listTexts);
+  }
+
+  #makeFacts(
+    record: ExchangeRecord,
+    entry: DecodedEntry | null,
+    listTexts: ExchangeFacts['listTexts'],
+  ): ExchangeFacts {
+    const client = this.#findClientRun(record, entry);
+    const summary = summarize(record, record.run_id, entry, client);
+    return { summary, entry, client_run: client?.run_id ?? null, listTexts };
   }
 
   #listTexts(meta: StoredMeta, readBodies: () => DecodedBodies | undefined): ExchangeTexts {
@@ -76,46 +101,4 @@ export class FactsReader {
     const side = entry?.findSideCall?.(run.always_offers_tools) ?? null;
     return side === null || (run.kind !== null && run.kind !== 'subagent') ? run : nameSideRun(run, side);
   }
-}
-
-/**
- * Maximum memory for facts that wait until earlier exchanges are indexed. Beyond it, facts are dropped, and later read
- * from the stored copy.
- */
-const WAITING_BYTES = 32 << 20;
-/** Estimated memory of a record with its headers, and of one hash of a conversation. */
-const RECORD_BYTES = 4_096;
-const HASH_BYTES = 64;
-
-/** Facts of exchanges, by id, that wait until earlier exchanges are indexed. */
-export class WaitingFacts {
-  readonly #facts = new Map<number, ExchangeFacts>();
-  #bytes = 0;
-
-  get isFull(): boolean {
-    return this.#bytes >= WAITING_BYTES;
-  }
-
-  add({ record, entry, client }: ExchangeFacts): void {
-    if (this.isFull) return;
-    const { findSideCall: _asked, listTexts: _told, ...kept } = entry ?? { conversation: [] };
-    // The functions of an entry would keep the whole conversation in memory, so their results are stored instead.
-    const sketch = entry?.sketchSystem?.() ?? '';
-    const light = entry === null ? null : ({ ...kept, sketchSystem: () => sketch } as DecodedEntry);
-    this.#facts.set(record.id, { record, entry: light, client, listTexts: undefined });
-    this.#bytes += weigh(entry);
-  }
-
-  /** Removes and returns the facts of one exchange; undefined if they were not waiting. */
-  take(id: number): ExchangeFacts | undefined {
-    const facts = this.#facts.get(id);
-    if (facts === undefined) return undefined;
-    this.#facts.delete(id);
-    this.#bytes -= weigh(facts.entry);
-    return facts;
-  }
-}
-
-function weigh(entry: DecodedEntry | null): number {
-  return RECORD_BYTES + HASH_BYTES * (entry?.conversation.length ?? 0);
 }

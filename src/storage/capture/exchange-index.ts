@@ -3,13 +3,15 @@
  * each turn (turn-links.ts), and stores the summaries (summary-table.ts). Readers use only the stored table. Runs in
  * the capture process, and on the command line in commands that rewrite a capture file.
  * Exchanges are indexed in id order. Facts usually arrive while the exchange is stored. Under pressure, exchanges are
- * stored without facts. `indexNext` reads them later, and the facts of later exchanges wait until then.
+ * stored without facts. `indexNext` reads them later, and the facts of later exchanges wait until then
+ * (early-facts.ts).
  */
 import type { BlockReader } from './blocks.ts';
-import { type ExchangeFacts, FactsReader, WaitingFacts } from './exchange-facts.ts';
+import { EarlyFacts } from './early-facts.ts';
+import { type ExchangeFacts, FactsReader, type LinkEntry } from './exchange-facts.ts';
 import { type CaptureEnv, CaptureFileError, readRunHeaders } from './layout.ts';
-import { type ExchangeSummary, summarize } from './record.ts';
-import type { DecodedEntry, DecodeExchange } from './stored-copy.ts';
+import type { ExchangeSummary } from './record.ts';
+import type { DecodeExchange } from './stored-copy.ts';
 import {
   blockEnd,
   blockStart,
@@ -35,11 +37,13 @@ interface PlannedWrite {
   /** Keys in `facts` that a full block replaces. */
   gone: number[];
   links: LinkChanges;
+  /** Keys of rows of early facts that are used up. */
+  used: readonly number[];
   indexed: number;
 }
 
-/** Called for each indexed exchange, in id order, with its run. */
-export type TellIndexed = (facts: ExchangeFacts, runId: string | null) => void;
+/** Called for each indexed exchange, in id order; the summary has its run. */
+export type TellIndexed = (facts: ExchangeFacts) => void;
 
 export class ExchangeIndex {
   readonly #env: CaptureEnv;
@@ -47,7 +51,7 @@ export class ExchangeIndex {
   readonly #firstId: number;
   readonly #table: SummaryTable;
   readonly #links: TurnLinks;
-  readonly #waiting = new WaitingFacts();
+  readonly #early: EarlyFacts;
   readonly #tell: TellIndexed | null;
   readonly #runHeaders: readonly string[];
   /** The facts passed to the current call of `add`. Their exchanges cannot be read from the file yet. */
@@ -60,7 +64,10 @@ export class ExchangeIndex {
   readonly #corrections = new Map<number, Correction>();
   #reader: { decode: DecodeExchange; facts: FactsReader } | null = null;
 
-  /** @param decode decodes exchanges while they are stored; null: exchanges are indexed only by `indexNext` */
+  /**
+   * @param env a file that is open for writing
+   * @param decode decodes exchanges while they are stored; null: exchanges are indexed only by `indexNext`
+   */
   constructor(
     env: CaptureEnv,
     blocks: BlockReader,
@@ -70,6 +77,7 @@ export class ExchangeIndex {
     this.#env = env;
     this.#tell = tell;
     this.#blocks = blocks;
+    this.#early = new EarlyFacts(env.early!);
     this.#runHeaders = readRunHeaders(env);
     if (decode !== null) this.#reader = { decode, facts: new FactsReader(decode, this.#runHeaders) };
     this.#firstId = blocks.readFirstId();
@@ -108,25 +116,26 @@ export class ExchangeIndex {
     return this.#pending.length;
   }
 
-  /** Whether the memory for waiting facts is used up. */
+  /** Whether no further facts can wait. */
   get isFull(): boolean {
-    return this.#waiting.isFull;
+    return this.#early.isFull;
   }
 
   /**
    * Takes the facts of exchanges that are about to be stored, in id order. Facts wait if earlier exchanges are not
    * indexed yet.
+   * @returns what the transaction that stores the exchanges must write; null: nothing
    */
-  add(facts: readonly ExchangeFacts[]): void {
+  add(facts: readonly ExchangeFacts[]): ReturnType<EarlyFacts['takeStaged']> {
     this.#adding = facts;
     try {
-      for (const told of facts) {
-        if (told.record.id === this.indexed + 1) this.#index(told);
-        else this.#waiting.add(told);
-      }
+      let at = 0;
+      while (at < facts.length && facts[at]!.summary.id === this.indexed + 1) this.#index(facts[at++]!);
+      if (at < facts.length) this.#early.stage(facts.slice(at));
     } finally {
       this.#adding = [];
     }
+    return this.#early.takeStaged();
   }
 
   /**
@@ -136,7 +145,7 @@ export class ExchangeIndex {
     if (this.#reader?.decode !== decode)
       this.#reader = { decode, facts: new FactsReader(decode, this.#runHeaders) };
     const id = this.indexed + 1;
-    let facts: ExchangeFacts | null | undefined = this.#waiting.take(id);
+    let facts: ExchangeFacts | null | undefined = this.#early.take(id);
     try {
       facts ??= this.#readFacts(id);
     } catch (error) {
@@ -150,13 +159,14 @@ export class ExchangeIndex {
   }
 
   #index(facts: ExchangeFacts): void {
-    const { record, entry, client } = facts;
-    const { run_id, follows } =
-      record.kind === 'turn' ? this.#links.add(facts) : { run_id: record.run_id, follows: 0 };
-    const summary = summarize(record, run_id, entry, client);
-    if (follows !== 0) summary.follows = follows;
+    const { summary } = facts;
+    if (summary.kind === 'turn') {
+      const { run_id, follows } = this.#links.add(facts);
+      summary.run_id = run_id;
+      if (follows !== 0) summary.follows = follows;
+    }
     this.#pending.push(summary);
-    this.#tell?.(facts, run_id);
+    this.#tell?.(facts);
   }
 
   /**
@@ -183,9 +193,9 @@ export class ExchangeIndex {
       : this.#reader!.facts.read(meta, () => this.#blocks.readBodies(id, meta));
   }
 
-  #readEntry(id: number): DecodedEntry | null {
+  #readEntry(id: number): LinkEntry | null {
     if (id < this.#firstId || this.#reader === null) return null;
-    const told = this.#adding.find(({ record }) => record.id === id);
+    const told = this.#adding.find(({ summary }) => summary.id === id);
     if (told !== undefined) return told.entry;
     try {
       return this.#readFacts(id)?.entry ?? null;
@@ -248,16 +258,18 @@ export class ExchangeIndex {
     return { run: () => this.#write(planned), settle: () => this.#settle(planned) };
   }
 
-  #write({ facts, gone, links, indexed }: PlannedWrite): void {
+  #write({ facts, gone, links, used, indexed }: PlannedWrite): void {
     for (const key of gone) this.#env.facts.removeSync(key);
     for (const { key, value } of facts) this.#env.facts.putSync(key, value);
     for (const { key, value } of links.added) this.#env.tails.putSync(key, value, { append: true });
     for (const { key, value } of links.changed) this.#env.tails.putSync(key, value);
+    this.#early.remove(used);
     this.#env.meta.putSync('indexed', Buffer.from(String(indexed)));
   }
 
   #settle({ indexed }: PlannedWrite): void {
     this.#links.settle();
+    this.#early.settle();
     this.#corrections.clear();
     this.#pending = [];
     this.#stored = indexed;
@@ -291,7 +303,7 @@ export class ExchangeIndex {
     }
     for (const [key, summaries] of corrected) planBlock(key, summaries);
     if (links.moves.length > 0) facts.push(encodeMovesRow(this.#joinMoves(links.moves)));
-    return { facts, gone, links, indexed };
+    return { facts, gone, links, used: this.#early.listDone(), indexed };
   }
 
   /** The blocks of the file in which a summary has changed. */
@@ -325,6 +337,11 @@ export class ExchangeIndex {
    */
   forgetTurns(): void {
     this.#links.forget(this.#stored);
+  }
+
+  /** Drops early facts in memory, because rows were removed from the table `early`. */
+  forgetEarly(): void {
+    this.#early.forget();
   }
 
   /** The latest turns with their runs, for `tails` in the next file. */

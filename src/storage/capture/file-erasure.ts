@@ -26,6 +26,7 @@ import {
   readBlockHead,
 } from './codec.ts';
 import { makeDelta } from './delta.ts';
+import { listEarlyKeys } from './early-facts.ts';
 import type { EraseOrder } from './erase-order.ts';
 import { type CaptureEnv, rawFolder, readMetaNumber } from './layout.ts';
 import { hasNewest, removeNewest } from './newest-exchanges.ts';
@@ -182,6 +183,20 @@ export class FileErasure {
     if (!hasNewest(this.#env)) return;
     this.#env.root.transactionSync(() => {
       removeNewest(this.#env);
+      this.#countChange();
+    });
+  }
+
+  /**
+   * Removes facts that wait for their turn in the index, if they may be of erased exchanges. The index reads these
+   * exchanges again.
+   */
+  eraseEarly(): void {
+    const { early, root } = this.#env;
+    const gone = listEarlyKeys(early!, this.#span[1]);
+    if (gone.length === 0) return;
+    root.transactionSync(() => {
+      for (const key of gone) early!.removeSync(key);
       this.#countChange();
     });
   }

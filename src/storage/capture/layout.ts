@@ -19,7 +19,8 @@
  * Tables: `meta` (format, first id, last indexed id), `blocks` (id of the first exchange → a block of exchanges),
  * `pieces` (the rest of large blocks), `facts` (the exchange index, see summary-table.ts, and the newest exchanges that it
  * lacks, see newest-exchanges.ts), `tails` (id of a turn → what is needed to link later turns to it, see
- * turn-links.ts), `waiting` (key of a block that is not packed yet → its raw file).
+ * turn-links.ts), `waiting` (key of a block that is not packed yet → its raw file), `early` (id of an exchange → facts of
+ * it and later exchanges that wait for their turn in the index, see early-facts.ts).
  */
 import { chmodSync, existsSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { basename, dirname, extname, join } from 'node:path';
@@ -103,6 +104,8 @@ export interface CaptureEnv {
   tails: ValueTable<number>;
   /** null for readers, which do not use it. */
   waiting: Database<Buffer, number> | null;
+  /** null for readers, which do not use it. */
+  early: ValueTable<number> | null;
   /** Encrypts blocks, summaries and tails; null: they are not encrypted. */
   sealing: FileSealing | null;
   /**
@@ -181,6 +184,7 @@ function openTables(
     facts: sealed('facts'),
     tails: sealed('tails'),
     waiting: create ? table<number>('waiting', 'uint32') : null,
+    early: create ? sealed(EARLY) : null,
     checkpoints: null,
     raw,
   };
@@ -228,21 +232,31 @@ export function chooseKey(
   return all.find((key) => openDataKey(key)?.id === id) ?? dataKey;
 }
 
-/** Creates what a file of an earlier format lacks. */
-function upgradeFile(env: CaptureEnv, format: number): CaptureEnv {
-  const options = { name: 'waiting', encoding: 'binary', cache: false, keyEncoding: 'uint32' } as const;
-  const waiting = env.root.openDB<Buffer, number>(options);
+/** Opens the tables that only the writer uses. Creates what a file of an earlier format lacks. */
+function upgradeFile(env: CaptureEnv, path: string, key: Uint8Array | null, format: number): CaptureEnv {
+  const options = { encoding: 'binary', cache: false, keyEncoding: 'uint32' } as const;
+  const waiting = env.root.openDB<Buffer, number>({ name: 'waiting', ...options });
+  const early = env.root.openDB<Buffer, number>({ name: EARLY, ...options });
+  const codec = openCodec(env.root, path, openDataKey(key));
   if (format < CAPTURE_FORMAT) env.meta.putSync('format', Buffer.from(String(CAPTURE_FORMAT)));
-  return { ...env, waiting };
+  return {
+    ...env,
+    waiting,
+    early: codec === null ? early : new SealedTable(early, EARLY, codec, path),
+    raw: [...env.raw, waiting, early],
+  };
 }
 
 function makeForeignError(path: string, cause?: unknown): CaptureFileError {
   return new CaptureFileError('not_a_capture', path, 'a database, but not of captured exchanges', { cause });
 }
 
+/** Name of the table of facts that wait for their turn in the index. */
+const EARLY = 'early';
+
 const ENV_OPTIONS = {
   noSubdir: true,
-  maxDbs: 8,
+  maxDbs: 9,
   encoding: 'binary',
   cache: false,
   overlappingSync: false,
@@ -352,9 +366,11 @@ export function openCaptureEnv(
     throw new CaptureFileError('damaged', path, why, { cause: error });
   }
   let env: CaptureEnv;
+  let key: Uint8Array | null;
   let format: Buffer | undefined;
   try {
-    env = openTables(root, path, false, chooseKey(root, path, dataKey));
+    key = chooseKey(root, path, dataKey);
+    env = openTables(root, path, false, key);
     format = env.meta.get('format');
     if (format === undefined) throw makeForeignError(path);
     if (Number(format.toString()) > OFFLOADED_FORMAT) {
@@ -371,7 +387,7 @@ export function openCaptureEnv(
   let checkpoints: Checkpoints | null = null;
   try {
     checkpoints = new Checkpoints(path);
-    return { ...upgradeFile(env, Number(format.toString())), checkpoints };
+    return { ...upgradeFile(env, path, key, Number(format.toString())), checkpoints };
   } catch (error) {
     // The cause may be a full disk; the file itself is intact.
     void checkpoints?.close();

@@ -54,6 +54,7 @@ type WriterIndex = Pick<
   | 'readAgain'
   | 'readSummary'
   | 'forgetTurns'
+  | 'forgetEarly'
 >;
 
 /** A row for the index of a new file. */
@@ -187,12 +188,14 @@ export class LiveFile implements WritePosition {
       for (const piece of pieces) bytes += piece.length;
     }
     refuseWithoutRoom(this.path, bytes);
-    const indexWrite = this.#index(facts);
     const { index } = this.#file;
+    const earlyWrite = facts.length === 0 ? null : index.add(facts);
+    const indexWrite = facts.length === 0 ? null : this.#prepareIndex();
     const listedTo = this.#findListed(indexWrite === null ? index.stored : index.indexed, next_id - 1);
     const newestWrite = this.#newest.prepareWrite(newest, listedTo);
     env.root.transactionSync(() => {
       indexWrite?.run();
+      earlyWrite?.run();
       newestWrite?.run(env);
       for (const block of blocks) {
         appendRow(env.blocks, block.key, block.value);
@@ -201,6 +204,7 @@ export class LiveFile implements WritePosition {
       }
     });
     indexWrite?.settle();
+    earlyWrite?.settle();
     newestWrite?.settle();
     this.#file.next_id = next_id;
     this.#file.next_piece = next_piece;
@@ -209,10 +213,8 @@ export class LiveFile implements WritePosition {
   /**
    * @returns the index rows to write with the exchanges; null: a later write stores them
    */
-  #index(facts: readonly ExchangeFacts[]): ReturnType<ExchangeIndex['prepareWrite']> {
-    if (facts.length === 0) return null;
+  #prepareIndex(): ReturnType<ExchangeIndex['prepareWrite']> {
     const { index } = this.#file;
-    index.add(facts);
     const now = performance.now();
     const allowed = this.#indexWrites + (now - this.#indexWritesAt) / INDEX_WRITE_MS;
     if (allowed < 1) return null;

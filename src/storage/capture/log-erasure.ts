@@ -125,7 +125,9 @@ export class LogErasure {
       begun.eraseTurns();
       begun.eraseMoves(this.#runs);
       begun.eraseNewest();
+      begun.eraseEarly();
       live.index.forgetTurns();
+      live.index.forgetEarly();
       log.forgetBases(begun.listChanged());
       return begun;
     });
@@ -207,6 +209,7 @@ export class LogErasure {
     erasure.eraseTurns();
     erasure.eraseMoves(this.#runs);
     erasure.eraseNewest();
+    erasure.eraseEarly();
     for (const _ of erasure.findDependents()) await this.#log.hold(() => undefined);
     let next: number | null = new BlockReader(env, path, CACHE_BYTES).readNextPiece();
     while (next !== null) {

@@ -253,8 +253,10 @@ export class CaptureLog {
       sealed.last_id,
       options.run_headers ?? null,
       options.decode ?? null,
-      ({ record, entry, listTexts }, run_id) =>
-        this.#text?.take({ id: record.id, run_id, mark: markExchange(record), entry }, listTexts),
+      ({ summary, entry, listTexts }) => {
+        const { id, run_id } = summary;
+        this.#text?.take({ id, run_id, mark: markExchange(summary), entry }, listTexts);
+      },
       () => sealed.is_sealing,
     );
     this.#files = new AttachmentStore(attachmentsFolder(path), this.#live.sealing?.key ?? null);

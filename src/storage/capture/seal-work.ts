@@ -10,6 +10,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { syncPath } from '../../std/synced-path.ts';
 import { removeCheckpoint } from '../lmdb/checkpoint.ts';
 import { BlockReader } from './blocks.ts';
+import { listEarlyKeys } from './early-facts.ts';
 import { ExchangeIndex } from './exchange-index.ts';
 import { closeEnv, makeReadOnly, openCaptureEnv, rawFolder, syncEnv } from './layout.ts';
 import { repackAll } from './repacking.ts';
@@ -66,6 +67,7 @@ export function sealHere(
     signal.throwIfAborted();
     await repackAll(path, rawFolder(path), events.released, data_key, pause);
     if (completes_index && decode !== null) await completeIndex(job, decode, events, pause);
+    await dropEarlyFacts(job);
     await copyCompacted(job);
   };
 }
@@ -83,6 +85,22 @@ async function copyCompacted({ path, target, data_key }: SealJob): Promise<void>
   makeReadOnly(partial);
   renameSync(partial, target);
   syncPath(dirname(target));
+}
+
+/** Removes facts that wait for their turn in the index, because the sealed file must not have them. */
+async function dropEarlyFacts({ path, data_key }: SealJob): Promise<void> {
+  const env = openCaptureEnv(path, 'write', data_key);
+  try {
+    const keys = listEarlyKeys(env.early!);
+    if (keys.length === 0) return;
+    env.root.transactionSync(() => {
+      for (const key of keys) env.early!.removeSync(key);
+    });
+    await syncEnv(env);
+  } finally {
+    await closeEnv(env);
+    removeCheckpoint(path);
+  }
 }
 
 async function completeIndex(

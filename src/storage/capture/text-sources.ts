@@ -64,9 +64,9 @@ export class CaptureTextSources implements TextSources {
       if (id < index.first_id) return this.#readSealed(id);
       const told = index.readAgain(id);
       if (told === null) return null;
-      const { record, entry, listTexts } = told.facts;
+      const { summary, entry, listTexts } = told.facts;
       const texts = listTexts?.() ?? null;
-      return { id, run_id: told.run_id, mark: markExchange(record), entry, texts };
+      return { id, run_id: told.run_id, mark: markExchange(summary), entry, texts };
     } catch (thrown) {
       if (!(thrown instanceof CaptureFileError)) throw thrown;
       if (thrown.code === 'missing') return null;

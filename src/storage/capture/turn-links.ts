@@ -26,12 +26,11 @@
  * sketch of its system prompt; and the turn that it continues. If the turn is in an earlier file, the value also
  * contains the run's name, because rotation copies the latest INDEXED_TURNS_CARRIED turns.
  */
-import type { ExchangeRecord } from '../../domain/exchange.ts';
 import { arrivalOf } from '../../domain/run-order.ts';
 import type { ValueTable } from '../lmdb/sealed-table.ts';
-import type { ExchangeFacts } from './exchange-facts.ts';
+import type { ExchangeFacts, LinkEntry } from './exchange-facts.ts';
 import { foundRunId } from './found-run.ts';
-import type { DecodedEntry } from './stored-copy.ts';
+import type { ExchangeSummary } from './record.ts';
 import type { RunMove } from './summary-table.ts';
 import {
   decodeTurn,
@@ -65,7 +64,7 @@ interface LinkedSummaries {
   /** The run of an indexed turn; null if it has none, undefined if the turn is not in this file. */
   readRun(id: number): string | null | undefined;
   /** The decoder's result for an exchange of this file; null if it is not readable. */
-  readEntry(id: number): DecodedEntry | null;
+  readEntry(id: number): LinkEntry | null;
   /** Corrects an indexed turn. @returns false if it has no summary in this file, or is not indexed yet */
   correct(id: number, correction: Correction): boolean;
 }
@@ -133,16 +132,16 @@ export class TurnLinks {
   }
 
   /** Links the next turn. @returns its run, and the turn of that run that it continues (0: none) */
-  add({ record, entry, client }: ExchangeFacts): { run_id: string; follows: number } {
-    const place = { id: record.id, arrival: arrivalOf(record) };
+  add({ summary, entry, client_run }: ExchangeFacts): { run_id: string; follows: number } {
+    const place = { id: summary.id, arrival: arrivalOf(summary) };
     this.#keys.clear();
-    const label = record.run_id ?? client?.run_id ?? null;
+    const label = summary.run_id ?? client_run;
     let found = entry === null ? null : this.#findBefore(entry, place);
     const foundRun = found === null ? null : this.#readRun(found.before);
-    const runId = label ?? foundRun ?? foundRunId(record.id);
+    const runId = label ?? foundRun ?? foundRunId(summary.id);
     // A labelled turn continues only a turn of the same run.
     if (foundRun !== runId) found = null;
-    const turn = makeTurn(place, record, entry, found, (text) => this.#keyOf(text));
+    const turn = makeTurn(place, summary, entry, found, (text) => this.#keyOf(text));
     // Reuses the previous turn's string, so that all turns of a run share one string.
     turn.known_run = foundRun === runId ? foundRun : runId;
     turn.is_labelled = label !== null;
@@ -176,7 +175,7 @@ export class TurnLinks {
   }
 
   /** The turn that a request continues, among those that arrived earlier; null if the request starts a run. */
-  #findBefore(entry: DecodedEntry, place: TurnPlace): FoundTurn | null {
+  #findBefore(entry: LinkEntry, place: TurnPlace): FoundTurn | null {
     const { conversation, last_answer_alone: alone = null, last_answer_at: at = -1 } = entry;
     const sketch = entry.sketchSystem ?? ((): string => '');
     const turns = this.#turns();
@@ -364,13 +363,13 @@ export class TurnLinks {
 
 function makeTurn(
   place: TurnPlace,
-  record: ExchangeRecord,
-  entry: DecodedEntry | null,
+  { status, aborted }: ExchangeSummary,
+  entry: LinkEntry | null,
   found: FoundTurn | null,
   keyOf: (hash: string) => string,
 ): Turn {
   const conversation = entry?.conversation ?? [];
-  const broke = record.status === 0 || record.status >= 400 || record.aborted;
+  const broke = status === 0 || status >= 400 || aborted;
   const hashes = [conversation.at(-1)];
   if (!broke && hashes[0] !== undefined) {
     hashes.push(entry?.answered ?? undefined, entry?.answer_alone ?? undefined);
@@ -395,11 +394,7 @@ function makeTurn(
 }
 
 /** The keys of a turn that this one would continue. They are stored in case that turn is stored later. */
-function findWanted(
-  entry: DecodedEntry,
-  strength: LinkStrength,
-  keyOf: (hash: string) => string,
-): WantedKeys {
+function findWanted(entry: LinkEntry, strength: LinkStrength, keyOf: (hash: string) => string): WantedKeys {
   const { conversation, last_answer_at: at = -1, last_answer_alone: alone } = entry;
   const hasHistory = conversation.length > 1;
   return {

@@ -18,7 +18,7 @@ type Key = Buffer | number;
 /** The table methods that this project uses, for encrypted and plain tables. */
 export type ValueTable<K extends Key> = Pick<
   Database<Buffer, K>,
-  'get' | 'putSync' | 'removeSync' | 'resetReadTxn' | 'getKeys'
+  'get' | 'putSync' | 'removeSync' | 'resetReadTxn' | 'getKeys' | 'getStats'
 > & {
   getRange(options: Parameters<Database<Buffer, K>['getRange']>[0]): Iterable<{ key: K; value: Buffer }>;
 };
@@ -137,6 +137,10 @@ export class SealedTable<K extends Key> implements ValueTable<K> {
 
   resetReadTxn(): void {
     this.#table.resetReadTxn();
+  }
+
+  getStats(): object {
+    return this.#table.getStats();
   }
 
   getKeys(
