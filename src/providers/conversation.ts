@@ -2,9 +2,10 @@
  * Fingerprints of a conversation, so that requests can be grouped into runs without a label. Pure; runs where stored
  * copies are read, never on a server thread. Cost: one SHA-256 over the conversation.
  *
- * Prefixes. Role and kind of each part are hashed with its meaning, message by message. After each message, the state
- * so far is that prefix's hash (22 characters of base64url, 132 bits). So the n-th hash of two requests is equal when
- * their first n messages mean the same.
+ * Prefixes. A conversation consists of sections: a section is a block with its role and kind; texts of the same role that
+ * follow each other are one section. A section's hash covers the section and the hash before it. After each message, the
+ * hash so far is that prefix's hash (22 characters of base64url, 132 bits). So the n-th hash of two requests is equal
+ * when their first n messages mean the same.
  *
  * Ignored: cache markers and their place, key order, a string instead of a list of one text, text divided into several
  * blocks or messages of the same role, thinking and its signatures (clients drop them when they send the answer back),
@@ -28,11 +29,11 @@
  * from that answer's id, or the conversation's: the first hash stands for everything before.
  */
 
-import { createHash, type Hash, hash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { sketchPrompt } from '../domain/prompt-sketch.ts';
 import type { TurnBlock, TurnMessage } from '../domain/turn.ts';
 import { isRawNumber, roundedNumber } from '../std/exact-json.ts';
-import { type HashState, KEPT_STATES, RememberedConversations } from './remembered-conversations.ts';
+import { type HashState, RememberedConversations } from './remembered-conversations.ts';
 import type { WireAnswer, WireRequest } from './wire.ts';
 
 /** An answer of this many characters is identified by its words alone; shorter ones ("Done.") occur in many turns. */
@@ -102,13 +103,15 @@ export function fingerprintConversation(
 ): Conversation {
   const { normal: request } = asked;
   const prefixes: string[] = [];
-  const state: ChainState = { chain: new Chain(), mark: '', withIds, alone: null };
   const { messages, previous_answer_id: previousId } = request;
-  if (previousId !== null) {
-    const link = linkToAnswer(previousId);
-    prefixes.push(link);
-    state.chain.add(link);
-  }
+  const link = previousId === null ? '' : linkToAnswer(previousId);
+  if (link !== '') prefixes.push(link);
+  const state: ChainState = {
+    chain: new Chain({ ...EMPTY_STATE, before: link }),
+    mark: '',
+    withIds,
+    alone: null,
+  };
   const {
     last_answer_alone: lastAnswerAlone,
     last_answer_at: lastAnswerAt,
@@ -151,13 +154,12 @@ function addMessages(
   let at = 0;
   let resumed: ReturnType<RememberedConversations['find']> = null;
   let key = '';
-  const states: (HashState | null)[] = [];
+  const states: HashState[] = [];
   while (at < messages.length) {
     if (at === from) state.alone = new AnswerAlone();
     addMessage(state, messages[at]!);
     prefixes.push(state.chain.takeHash());
-    const isKept = at >= messages.length - KEPT_STATES;
-    states.push(isKept ? { hash: state.chain.copy(), mark: state.mark, chars: state.chain.chars } : null);
+    states.push(state.chain.save(state.mark));
     if (at === to) {
       alone = state.alone?.finish() ?? null;
       state.alone = null;
@@ -169,7 +171,7 @@ function addMessages(
     resumed = remembered.find(key, messages, from < 0 ? messages.length : from);
     if (resumed === null) continue;
     prefixes.push(...resumed.prefixes.slice(1));
-    state.chain = new Chain(resumed.state.hash.copy(), resumed.state.chars);
+    state.chain = new Chain(resumed.state);
     state.mark = resumed.state.mark;
     states.length = 0;
     at = resumed.count;
@@ -214,46 +216,46 @@ function leaveOutBilling(blocks: readonly string[]): readonly string[] {
   return blocks.some(isBilling) ? blocks.filter((block) => !isBilling(block)) : blocks;
 }
 
-/** How many characters are buffered before they are hashed. Each call of the hash costs as much as 200 characters. */
-const WAITING_CHARS = 4_096;
+const EMPTY_STATE: HashState = { before: '', section: '', mark: '', chars: 0 };
 
 /** One running hash, which can be read at any point. */
 class Chain {
-  readonly #hash: Hash;
-  #waiting = '';
+  /** The hash before the current section; '' at the beginning. */
+  #before: string;
+  #section: string;
+  /** The hash that includes the current section; null: not computed yet. */
+  #hash: string | null = null;
   /** Characters that were added. */
   chars: number;
 
-  constructor(hash: Hash = createHash('sha256'), chars = 0) {
-    this.#hash = hash;
+  constructor({ before, section, chars }: HashState) {
+    this.#before = before;
+    this.#section = section;
     this.chars = chars;
   }
 
-  /** A copy of the hash's state; call this directly after `takeHash`. */
-  copy(): Hash {
-    return this.#hash.copy();
+  /** @param mark of the text that the next message may continue */
+  save(mark: string): HashState {
+    return { before: this.#before, section: this.#section, mark, chars: this.chars };
+  }
+
+  /** Begins a section. @param head its role and kind, between zero characters */
+  begin(head: string): void {
+    if (this.#section !== '') this.#before = this.takeHash();
+    this.#section = '';
+    this.add(head);
   }
 
   add(text: string): void {
     this.chars += text.length;
-    if (text.length > WAITING_CHARS) {
-      this.#flush();
-      this.#hash.update(text);
-      return;
-    }
-    this.#waiting += text;
-    if (this.#waiting.length > WAITING_CHARS) this.#flush();
+    this.#section += text;
+    this.#hash = null;
   }
 
   takeHash(): string {
-    this.#flush();
-    return this.#hash.copy().digest('base64url').slice(0, HASH_CHARS);
-  }
-
-  #flush(): void {
-    if (this.#waiting === '') return;
-    this.#hash.update(this.#waiting);
-    this.#waiting = '';
+    // A section begins with a zero character, so it is clear where the hash before it ends.
+    this.#hash ??= hash('sha256', this.#before + this.#section, 'base64url').slice(0, HASH_CHARS);
+    return this.#hash;
   }
 }
 
@@ -307,7 +309,7 @@ function addMessage(state: ChainState, { role, content }: TurnMessage): void {
         if (role === 'assistant' && isSpeech(block)) break;
         const words = describeBlock(block, state.withIds);
         state.mark = '';
-        state.chain.add(`\u0000${block.type === 'tool_result' ? 'tool' : role}\u0000`);
+        state.chain.begin(`\u0000${block.type === 'tool_result' ? 'tool' : role}\u0000`);
         state.chain.add(words);
         // Added without serializing: JSON would copy an image once more.
         if (block.type === 'media') state.chain.add(block.data);
@@ -325,7 +327,7 @@ function isSpeech(block: TurnBlock): boolean {
 function addMark(state: ChainState, role: string): void {
   if (state.mark === role) return;
   state.mark = role;
-  state.chain.add(`\u0000${role}\u0000text\u0000`);
+  state.chain.begin(`\u0000${role}\u0000text\u0000`);
 }
 
 type OtherBlock = Exclude<TurnBlock, { type: 'text' | 'refusal' | 'thinking' | 'cache_point' }>;
@@ -335,13 +337,16 @@ function describeBlock(block: OtherBlock, withIds: boolean): string {
   switch (block.type) {
     case 'tool_call':
       return fingerprintJson([block.type, withIds ? block.id || null : null, block.name, block.input]);
-    case 'tool_result':
-      return fingerprintJson([
-        block.type,
-        withIds ? block.call_id : null,
-        block.is_error,
-        joinTexts(block.content),
-      ]);
+    case 'tool_result': {
+      const { type, is_error, content } = block;
+      const id = withIds ? block.call_id : null;
+      const joined = joinTexts(content);
+      const [text] = joined;
+      // A single text, usually a long one, needs no quotes, because it is the last part.
+      return joined.length === 1 && typeof text === 'string'
+        ? `${fingerprintJson([type, id, is_error])}\u0000${text}`
+        : fingerprintJson([type, id, is_error, joined]);
+    }
     case 'media':
       return fingerprintJson([block.type, block.kind, block.media_type, block.data.length]);
     case 'other':
@@ -386,7 +391,7 @@ function joinTexts(blocks: readonly TurnBlock[]): unknown[] {
 }
 
 function linkToAnswer(id: string): string {
-  return createHash('sha256').update(`answer\u0000${id}`).digest('base64url').slice(0, HASH_CHARS);
+  return hash('sha256', `answer\u0000${id}`, 'base64url').slice(0, HASH_CHARS);
 }
 
 /**

@@ -6,18 +6,16 @@
  * used conversation is dropped first. Conversations shorter than SHORT_CHARS are not kept, because hashing them takes
  * little time, nor are those longer than a quarter of REMEMBERED_CHARS.
  */
-import type { Hash } from 'node:crypto';
 import type { TurnBlock, TurnMessage } from '../domain/turn.ts';
 
 const REMEMBERED_CHARS = 16 << 20;
 const SHORT_CHARS = 16_384;
 const CANDIDATES = 8;
-/** The hash state is kept after this many last messages, because clients change these when they move a cache marker. */
-export const KEPT_STATES = 8;
-
-/** The hash after a message. */
+/** The running hash after a message. */
 export interface HashState {
-  hash: Hash;
+  /** The hash before the last section, and that section so far. */
+  before: string;
+  section: string;
   /** The running role and kind (conversation.ts). */
   mark: string;
   /** Characters that were hashed. */
@@ -35,8 +33,8 @@ interface Remembered {
   messages: readonly HashedMessage[];
   /** One hash after each message. */
   prefixes: readonly string[];
-  /** The hash state after each of the last messages; null for earlier ones. */
-  states: readonly (HashState | null)[];
+  /** The running hash after each message. */
+  states: readonly HashState[];
   chars: number;
 }
 
@@ -64,15 +62,9 @@ export class RememberedConversations {
   find(key: string, messages: readonly TurnMessage[], most: number): Resumed | null {
     let best: Resumed | null = null;
     for (const from of this.#byKey.get(key) ?? []) {
-      const equal = countEqual(from.messages, messages);
-      const last = from.states.findLastIndex((state, at) => state !== null && at < Math.min(equal, most));
-      if (last + 1 > (best?.count ?? 0))
-        best = {
-          count: last + 1,
-          prefixes: from.prefixes.slice(0, last + 1),
-          state: from.states[last]!,
-          from,
-        };
+      const count = Math.min(countEqual(from.messages, messages), most);
+      if (count > (best?.count ?? 0))
+        best = { count, prefixes: from.prefixes.slice(0, count), state: from.states[count - 1]!, from };
     }
     return best;
   }
@@ -80,7 +72,7 @@ export class RememberedConversations {
   /**
    * Remembers a conversation.
    * @param prefixes after each message
-   * @param states after each message that was hashed now; null: not needed
+   * @param states after each message that was hashed now
    * @param resumed the beginning that `find` returned
    * @param chars of the whole conversation
    */
@@ -88,7 +80,7 @@ export class RememberedConversations {
     key: string,
     messages: readonly TurnMessage[],
     prefixes: readonly string[],
-    states: readonly (HashState | null)[],
+    states: readonly HashState[],
     resumed: Resumed | null,
     chars: number,
   ): void {
@@ -96,12 +88,11 @@ export class RememberedConversations {
     const count = resumed?.count ?? 0;
     const kept = resumed === null ? [] : resumed.from.messages.slice(0, count);
     for (let at = count; at < messages.length; at++) kept.push(copyHashed(messages[at]!));
-    const allStates = [...(resumed?.from.states.slice(0, count) ?? []), ...states];
     const remembered: Remembered = {
       key,
       messages: kept,
       prefixes,
-      states: allStates.map((state, at) => (at >= allStates.length - KEPT_STATES ? state : null)),
+      states: resumed === null ? states : [...resumed.from.states.slice(0, count), ...states],
       chars,
     };
     // The new conversation contains all of the earlier one, except for messages that the client has changed since.
