@@ -45,8 +45,9 @@ type Writer = Behaviour<CaptureWriterProtocol, WriterMemory, never, WriterIntern
 const TIDY_AFTER_MS = 300;
 /** Traffic counts as little if at most this many exchanges and bytes arrive within `TIDY_AFTER_MS`. */
 const CALM = { exchanges: 64, bytes: 8 << 20 };
-/** Pause between two passes over a backlog, and the maximum pause under load. */
+/** Pause between two passes over a backlog; the minimum and maximum pause under load. */
 const TIDY_PAUSE_MS = 15;
+const TIDY_PAUSE_MIN_MS = 5;
 const TIDY_PAUSE_MAX_MS = 1_000;
 /**
  * If at least this many appends are in progress, the writer counts as behind. The passes of postponed work then get at
@@ -176,7 +177,7 @@ function choosePause(memory: WriterMemory, pass: TidyPass, now: number): number 
   if (mayHurry) return TIDY_PAUSE_MS;
   const share = memory.under_way >= BEHIND_APPENDS ? Math.min(pass.share, BEHIND_SHARE) : pass.share;
   const pause = pass.took_ms / share - pass.took_ms;
-  return Math.min(TIDY_PAUSE_MAX_MS, Math.max(TIDY_PAUSE_MS, pause));
+  return Math.min(TIDY_PAUSE_MAX_MS, Math.max(TIDY_PAUSE_MIN_MS, pause));
 }
 
 function beginCount(memory: WriterMemory, now: number): void {

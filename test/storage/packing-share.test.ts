@@ -54,7 +54,9 @@ it('the need is 1 when as much waits as the database holds', () => {
 it.each([
   ['half of the passes if neither need is urgent', 0.1, 0.2, 2],
   ['three of four passes if packing is more urgent', 0.5, 0.4, 3],
+  ['three of four passes if only packing is urgent', 0.5, 0, 3],
   ['one of four passes if the index is more urgent', 0.4, 0.5, 1],
+  ['no pass if only the index is urgent', 0.2, 0.5, 0],
 ])('packing comes first in %s', (_when, packing, index, expected) => {
   const firsts = [0, 1, 2, 3].filter((pass) => comesPackingFirst(pass, packing, index));
   expect(firsts.length).toBe(expected);

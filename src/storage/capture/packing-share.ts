@@ -66,19 +66,21 @@ function growShare(need: number, most: number): number {
   return LEAST_SHARE + (most - LEAST_SHARE) * need;
 }
 
-/** If the need is at least this high, packing or indexing comes first in three of four passes. */
+/** If the need is at least this high, packing or indexing is urgent. */
 const URGENT_NEED = 0.25;
 const TURNS = 4;
 
 /**
- * Whether packing comes before indexing in a pass. If one of them is urgent, the more urgent one comes first in three
- * of four passes. Otherwise they take turns.
+ * Whether packing comes before indexing in a pass. If both are urgent, the more urgent one comes first in three of four
+ * passes. If only one is urgent, it comes first, except that packing leaves one of four passes to the index. Otherwise
+ * they take turns.
  * @param pass number of the pass
  */
 export function comesPackingFirst(pass: number, packingNeed: number, indexNeed: number): boolean {
   const turn = pass % TURNS;
   if (Math.max(packingNeed, indexNeed) < URGENT_NEED) return turn % 2 === 1;
-  return packingNeed > indexNeed ? turn > 0 : turn === 0;
+  if (packingNeed > indexNeed) return turn > 0;
+  return packingNeed >= URGENT_NEED && turn === 0;
 }
 
 /** The result of one pass over the postponed work. */
