@@ -72,7 +72,7 @@ export class EarlyFacts {
 
   /**
    * The staged rows, to be written with their exchanges: call `run` in the transaction, and `settle` after it. null:
-   * there are none. If the transaction fails, the file must be opened again.
+   * no row was staged. If the transaction fails, the file must be opened again.
    */
   takeStaged(): { run(): void; settle(): void } | null {
     const rows = this.#staged;
