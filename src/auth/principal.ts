@@ -35,7 +35,7 @@ export interface UserIdentity {
   name: string | null;
   /** true only if the token contains the boolean true. */
   email_verified: boolean;
-  /** The token's issue time, seconds since the epoch; null without one. */
+  /** The token's issue time, seconds since the epoch; null: the token has none. */
   issued_at_s: number | null;
 }
 

@@ -122,7 +122,7 @@ export class StripeProcessor implements PaymentProcessor {
   async #call<Value>(work: () => Promise<Value>): Promise<Value> {
     let timer: NodeJS.Timeout | undefined;
     const end = new Promise<never>((_resolve, reject) => {
-      timer = setTimeout(() => reject(new Error('no answer in time')), this.#request_ms);
+      timer = setTimeout(() => reject(new Error('no answer within the time limit')), this.#request_ms);
     });
     try {
       return await Promise.race([work(), end]);
@@ -144,7 +144,7 @@ function isMissing(thrown: unknown): boolean {
 
 /** Describes a failure for the log, with kinds and codes but without texts of the processor. */
 function describeFailure(thrown: unknown): string {
-  if (!(thrown instanceof Stripe.errors.StripeError)) return 'no answer in time';
+  if (!(thrown instanceof Stripe.errors.StripeError)) return 'no answer within the time limit';
   const { type, statusCode, code, param } = thrown;
   return [type, statusCode, code, param].filter((part) => part !== undefined && part !== null).join(' ');
 }

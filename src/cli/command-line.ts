@@ -15,8 +15,8 @@ import { formatJson, makeHarmlessLine } from './terminal-text.ts';
 interface Command {
   summary: string;
   /**
-   * The command reads capture files, so it runs in a separate process (guard.ts). `once`: only if
-   * `--once` is given; otherwise the command starts such processes itself.
+   * The command reads capture files, so it runs in a separate process (guard.ts). `once`: only with `--once`. Without
+   * `--once`, the command starts such processes itself.
    */
   is_guarded?: true | 'once';
   /** `--db` may be a bucket. `each`: the command runs once for each gateway in the bucket. */

@@ -328,7 +328,7 @@ function tellRest(kinds: number): string {
   return kinds > 0 ? `and ${countOf(kinds, 'other kind')}\n` : '';
 }
 
-/** One line: what the directory holds now. */
+/** One line about the student that the directory has after the round. */
 function describeOutcome({ outcome, version, reason, out }: RoundJson, palette: Palette): string {
   const where = makeHarmlessLine(out);
   if (outcome === 'published')

@@ -104,7 +104,8 @@ async function install(client: ClientName, file: string, command: string | null,
     return EXIT.failed;
   }
   await io.out(command === null ? `Removed from ${shown}\n` : `Written to ${shown}\n`);
-  if (command !== null) io.err('Set SVC_API_KEY where the agent starts; without it the hooks do nothing.\n');
+  if (command !== null)
+    io.err('Set SVC_API_KEY where the agent starts; without the key, the hooks do nothing.\n');
   return EXIT.done;
 }
 
@@ -153,7 +154,7 @@ function decodeText(bytes: Uint8Array): string {
 /**
  * Replaces the content of the file that was read. The file has either the old or the new text at every moment, even if
  * the path is a link. The file keeps its permissions, and its owner if this user may set the owner.
- * @returns false when the file was changed meanwhile
+ * @returns false if another program changed the file after it was read
  */
 function replaceFile(file: string, { stat }: FoundSettings, text: string): boolean {
   makeFolder(dirname(file));

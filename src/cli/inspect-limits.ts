@@ -46,7 +46,7 @@ function layOutLimit(view: InspectView, limit: LimitAhead, nowMs: number): strin
       'runs out',
       bad(`${describeTime(limit.runs_out_at, nowMs)} at the pace of the last hour`),
     );
-  text += layOutPart(view, 'told', describeTime(limit.read_at, nowMs));
+  text += layOutPart(view, 'as of', describeTime(limit.read_at, nowMs));
   const used_by = runs.map(({ run_id, tokens }) => `${run_id} (${formatCount(tokens)} tokens)`).join(', ');
   return used_by === '' ? text : text + layOutPart(view, 'runs', makeHarmlessLine(used_by));
 }

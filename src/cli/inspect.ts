@@ -102,7 +102,7 @@ export interface InspectSurroundings {
   columns?: number;
   /** Opens the database; default: CaptureFiles. */
   open?: (db: string, dataKey: Uint8Array | null, unreadable?: UnreadableExchanges) => Promise<OpenSource>;
-  /** Folders whose databases hold statements about runs; default: DATA_DIR and the file's folder. */
+  /** Folders whose databases have marks and outcomes of runs; default: DATA_DIR and the file's folder. */
   said_in?: string[];
   now?: () => number;
 }

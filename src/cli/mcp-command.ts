@@ -32,7 +32,7 @@ service that runs elsewhere. If the agent's client supports HTTP, use the servic
 Usage: ${name} [--url URL] [--codebase ID] [--org ID] [--project ID]
 
   --url URL         address of the API; default: SVC_BASE_URL, otherwise http://127.0.0.1:8000
-  --codebase ID     the code base for calls without one, such as owner/name
+  --codebase ID     the code base of calls that name none, such as owner/name
   --org ID          the organization; only with the operator's key
   --project ID      the project; only with the operator's key, because a customer's key determines both
 

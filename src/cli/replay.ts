@@ -176,7 +176,7 @@ async function report(
     if (counts.live > 0) parts.push(`${counts.live} live`);
     if (counts.differing > 0) parts.push(`${counts.differing} differed`);
     if (counts.unknown > 0) parts.push(`${counts.unknown} not recorded`);
-    if (unserved.length > 0) parts.push(`${unserved.length} not asked for`);
+    if (unserved.length > 0) parts.push(`${unserved.length} not requested`);
     await io.out(`${parts.join(', ')}\n`);
     if (fork !== null) await io.out(`compare both: ${makeHarmlessLine(fork.address)}\n`);
   }

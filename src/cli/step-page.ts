@@ -24,7 +24,7 @@ import { formatJson, makeHarmless, makeHarmlessLine } from './terminal-text.ts';
 /**
  * Explains a step.
  * @param directory of the student; null: no student is asked
- * @param wires on which a student is asked
+ * @param wires the wire formats for which a student is asked
  * @returns the exit status: 1 for an unknown exchange, or without a readable student
  */
 export async function showStep(

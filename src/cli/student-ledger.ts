@@ -57,7 +57,7 @@ export async function showLedger(
   return EXIT.done;
 }
 
-/** Names of agent variants, from the student in the directory; empty without one. */
+/** Names of agent variants, from the student in the directory; empty if there is no student. */
 async function nameVariants(directory: string | null): Promise<ReadonlyMap<string, string>> {
   const names = new Map<string, string>();
   if (directory === null) return names;

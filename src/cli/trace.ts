@@ -382,7 +382,7 @@ class FileSink implements LineSink {
   };
 }
 
-/** Journal lines of an interrupted trace; empty without one, or for another trace. */
+/** Journal lines of an interrupted trace; empty if there is no journal, or if it belongs to another trace. */
 async function readJournal(path: string, head: string): Promise<JournalLine[]> {
   if (!existsSync(`${path}.partial`) || !existsSync(`${path}.partial.json`)) return [];
   const text = await readFile(`${path}.partial.json`, 'utf8');

@@ -122,7 +122,7 @@ export interface Run {
   state: 'failed' | 'error' | 'running' | 'ok' | 'unknown';
   /** Who ended the run; null: the run is still running, or it is unknown */
   ended_by: 'person' | 'agent' | 'model' | 'client' | 'upstream' | 'gateway' | null;
-  /** Why it has this status */
+  /** Why the run has this status */
   state_words: string;
   started_at: string;
   finished_at: string | null;

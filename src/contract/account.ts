@@ -63,7 +63,7 @@ export const ACCOUNT = {
     summary: 'Change the display name, the account type or whether the user is onboarded',
     tag: 'account',
     body: userPatch,
-    replies: { 200: { description: 'The user as it is now', schema: userOut } },
+    replies: { 200: { description: 'The user after the change', schema: userOut } },
   }),
   deleteMe: endpoint({
     id: 'delete_me',

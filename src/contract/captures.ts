@@ -153,7 +153,7 @@ const capturedRun = z
     errors: z
       .int()
       .describe('Calls without a complete answer or with a status of 400 and above, and failed tool calls'),
-    aborted: z.int().describe('Exchanges that one side aborted'),
+    aborted: z.int().describe('Exchanges that the client or the upstream aborted'),
     gaps: z.array(z.tuple([z.int(), z.int()])).describe('Ranges of missing x-svc-seq values, with both ends'),
     outcome: z
       .string()
@@ -419,8 +419,8 @@ const capturedConversation = z
           task: z.string().nullable().describe('First words of the child run; null: not read yet'),
           started_at: z.string(),
           duration_ms: z.number(),
-          turns: z.int().describe('Its turns'),
-          errors: z.int().describe('As in the run'),
+          turns: z.int().describe('Turns of the child run'),
+          errors: z.int().describe('Failed calls and tools of the child run'),
           cost_usd: z.number().nullable().describe('Dollars, as in the run; null: unknown'),
         }),
       )
@@ -540,8 +540,8 @@ const captureStats = z
         fallbacks: z.record(z.string(), z.int()).describe('Number of these turns by reason'),
         tokens_saved: z
           .object({
-            input: z.number().describe('Of requests'),
-            output: z.number().describe('Of answers'),
+            input: z.number().describe('Tokens of requests'),
+            output: z.number().describe('Tokens of answers'),
           })
           .describe('Since the start'),
         money_saved_usd: z.number().nullable().describe('`saved_usd` of `ledger_total`; null if unknown'),
@@ -693,7 +693,7 @@ const stepExplanation = z
               .describe('Golden answers at the nearest step'),
           })
           .nullable()
-          .describe('The most similar golden step; null without one'),
+          .describe('The most similar golden step; null: there is none'),
         new_things: z
           .array(
             z.object({
@@ -726,7 +726,7 @@ const share = z.number().nullable();
 
 const studentReport = z
   .object({
-    mode: z.enum(['on', 'shadow', 'off']).describe('`shadow`: it is asked, but the upstream serves'),
+    mode: z.enum(['on', 'shadow', 'off']).describe('`shadow`: the student is asked, but the upstream serves'),
     golden_runs_needed: z.int().describe('Golden runs that a student needs'),
     problems: z.array(z.string()).describe('What could not be read'),
     held: z.boolean().describe('Whether a new student serves only after an operator publishes it'),
@@ -751,7 +751,9 @@ const studentReport = z
           uncovered: z
             .record(z.string(), z.int())
             .describe('Number of held-out steps that the student did not serve, by reason'),
-          problem: z.string().describe('Why its manifest cannot be read; empty if it can be read'),
+          problem: z
+            .string()
+            .describe('Why the manifest of this version cannot be read; empty if it can be read'),
         }),
       )
       .describe('Newest first'),
@@ -768,7 +770,7 @@ const studentReport = z
           tools: z.array(z.string()).describe('Some of its tools'),
           state: z.enum(['serving', 'not_served', 'suspended']).describe('State of the agent'),
           suspended_by: z.enum(['audit', 'operator']).nullable().describe('null: it is not suspended'),
-          runs: z.int().describe('Its golden runs'),
+          runs: z.int().describe('Golden runs of this agent variant'),
           measured: z
             .object({
               steps: z.int().describe('Held-out steps'),
@@ -776,7 +778,7 @@ const studentReport = z
               errors: z.int().describe('Served steps that were wrong'),
             })
             .describe('Results on held-out runs'),
-          compared: z.int().describe('Answers that audits have compared since then'),
+          compared: z.int().describe('Answers that audits have compared'),
           wrong: z.int().describe('Compared answers that were wrong'),
           kinds: z
             .array(
@@ -798,7 +800,7 @@ const studentReport = z
                 is_suspended: z.boolean().describe('By an audit or an operator'),
               }),
             )
-            .describe('Its kinds of answers, most steps first'),
+            .describe('Kinds of answers of this agent variant, most steps first'),
         }),
       )
       .describe('Agents of the serving version, else of the newest version'),
@@ -823,7 +825,7 @@ const exchangeNotFound = {
 };
 const exchangeParams = z.object({ id: integer({ ge: 1 }) });
 const bytes = {
-  description: 'The bytes as they are stored, as a download',
+  description: 'The stored bytes, as a download',
   media_type: 'application/octet-stream',
 };
 

@@ -18,7 +18,7 @@ const file: EndpointReply = {
   media_type: 'application/octet-stream',
 };
 const busy = refusal('Too many exports are running, or the data cannot be read now');
-const notFound = { description: 'It does not exist, or you are not an operator', schema: errorBody };
+const notFound = { description: 'The object does not exist, or you are not an operator', schema: errorBody };
 const common = { method: 'GET', tag: 'export' } as const;
 const replies = { 200: file, 503: busy };
 /** An export reads all pages, so its query has no cursor. */

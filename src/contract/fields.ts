@@ -417,7 +417,7 @@ function findObjectFault(root: object): string | null {
   let characters = 0;
   for (let next = stack.pop(); next !== undefined; next = stack.pop()) {
     const [value, depth] = next;
-    if (++values > maxValues) return `an object may hold at most ${maxValues} values`;
+    if (++values > maxValues) return `an object may have at most ${maxValues} values`;
     if (typeof value === 'string') {
       characters += value.length;
       if (!value.isWellFormed()) return 'texts must be valid Unicode';
@@ -426,7 +426,7 @@ function findObjectFault(root: object): string | null {
       const isList = Array.isArray(value);
       const keys = isList ? [] : Object.keys(value);
       const size = isList ? value.length : keys.length;
-      if (values + stack.length + size > maxValues) return `an object may hold at most ${maxValues} values`;
+      if (values + stack.length + size > maxValues) return `an object may have at most ${maxValues} values`;
       for (const key of keys) {
         characters += key.length;
         if (!key.isWellFormed()) return 'keys must be valid Unicode';
@@ -434,7 +434,7 @@ function findObjectFault(root: object): string | null {
       }
       for (const item of Object.values(value)) stack.push([item, depth + 1]);
     }
-    if (characters > maxCharacters) return `an object may hold at most ${maxCharacters} characters`;
+    if (characters > maxCharacters) return `an object may have at most ${maxCharacters} characters`;
   }
   return null;
 }

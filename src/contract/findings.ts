@@ -112,7 +112,7 @@ const store = endpoint({
   body: findingBody,
   replies: {
     200: {
-      description: 'It is stored; a finding with the same content is stored once',
+      description: 'The finding is stored. Findings with the same content are stored once',
       schema: findingStored,
     },
   },

@@ -27,7 +27,7 @@ export const health = endpoint({
   any_host: true,
   summary: 'Whether the process answers, and its version',
   tag: 'service',
-  replies: { 200: { description: 'It does', schema: healthBody } },
+  replies: { 200: { description: 'The process answers', schema: healthBody } },
 });
 
 /** Shows that storage and actors answer. */
@@ -41,8 +41,8 @@ export const ready = endpoint({
     'Whether storage and actors answer. The state of capture is included but does not affect the status',
   tag: 'service',
   replies: {
-    200: { description: 'All of them do', schema: readyBody },
-    503: { description: 'At least one does not', schema: errorBody },
+    200: { description: 'Storage and actors answer', schema: readyBody },
+    503: { description: 'Storage or an actor does not answer', schema: errorBody },
   },
 });
 

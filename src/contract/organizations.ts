@@ -33,10 +33,10 @@ export const invitationOut = z
     role: z.enum(ROLES),
     status: z.enum(INVITATION_STATES),
     invited_by: z.string(),
-    organization_name: z.string().describe('Its present name'),
+    organization_name: z.string().describe('Present name of the organization'),
     inviter_name: z
       .string()
-      .describe('Display name or, without one, the address; empty for a deleted account'),
+      .describe('Display name, or the address if the user has no display name; empty for a deleted account'),
     created_at: z.string(),
     expires_at: z.string(),
   })
@@ -76,7 +76,7 @@ export const ORGANIZATIONS = {
     permission: 'signed in',
     summary: 'Organizations that the user belongs to, newest first',
     tag: 'organizations',
-    replies: { 200: { description: 'All of them', schema: z.array(orgOut) } },
+    replies: { 200: { description: 'The organizations', schema: z.array(orgOut) } },
   }),
   createOrganization: endpoint({
     id: 'create_organization',
@@ -114,7 +114,7 @@ export const ORGANIZATIONS = {
     tag: 'organizations',
     params: orgParams,
     body: orgCreate,
-    replies: { 200: { description: 'The organization as it is now', schema: orgOut } },
+    replies: { 200: { description: 'The organization after the change', schema: orgOut } },
   }),
   deleteOrganization: endpoint({
     id: 'delete_organization',
@@ -159,7 +159,7 @@ export const ORGANIZATIONS = {
     params: z.object({ org_id: identifier(), member_user_id: identifier() }),
     body: memberRole,
     replies: {
-      200: { description: 'The member as it is now', schema: orgMemberOut },
+      200: { description: 'The member after the change', schema: orgMemberOut },
       409: refusal('The last owner cannot be demoted'),
     },
   }),

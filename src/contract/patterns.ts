@@ -112,7 +112,7 @@ export const PATTERNS = {
     body: patternsBody,
     replies: {
       200: {
-        description: 'All of them are stored',
+        description: 'All patterns are stored',
         schema: z
           .object({
             created: z.int().min(0),

@@ -21,7 +21,7 @@ export interface ApiRequest {
   /** The decoded path parameters, by name. */
   params: Readonly<Record<string, string>>;
   body: Uint8Array;
-  /** The other end of the connection, as an IP address; '' without one (a test). */
+  /** IP address of the other end of the connection; '' if there is no connection, as in a test. */
   address: string;
 }
 
@@ -40,13 +40,13 @@ export interface ApiReply {
 export interface EventStream {
   /**
    * Called once the head is sent.
-   * @returns called once when the reader has gone or was dropped
+   * @returns called once when the reader has disconnected or was dropped
    */
   open(sink: EventSink): () => void;
 }
 
 export interface EventSink {
-  /** Sends bytes that are whole events or comments. @returns false when the reader has gone or was dropped */
+  /** Sends bytes that are whole events or comments. @returns false if the reader has disconnected or was dropped */
   write(bytes: Uint8Array): boolean;
   /** Bytes that were written here and that the network has not yet accepted. */
   readonly buffered_bytes: number;

@@ -22,7 +22,7 @@ export const statusFields = {
     .enum(RUN_ENDERS)
     .nullable()
     .describe('Who ended the run; null: the run is still running, or it is unknown'),
-  status_words: z.string().describe('Why it has this status'),
+  status_words: z.string().describe('Why the run has this status'),
 };
 
 export const firedCounts = z

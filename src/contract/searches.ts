@@ -8,7 +8,7 @@ const savedSearch = z
   .object({
     id: z.string().describe('Id of the saved search'),
     query: z.string().describe('The query, in the language of docs/queries.md'),
-    saved_at: z.string().describe('When it was saved'),
+    saved_at: z.string().describe('When the search was saved'),
   })
   .meta({ id: 'SavedSearch' });
 
@@ -36,7 +36,7 @@ export const SEARCHES = {
     summary: 'Searches that the user has saved in an organization, oldest first',
     tag: 'searches',
     params: orgParams,
-    replies: { 200: { description: 'All of them', schema: z.array(savedSearch) } },
+    replies: { 200: { description: 'The saved searches', schema: z.array(savedSearch) } },
   }),
   saveSearch: endpoint({
     id: 'save_search',

@@ -16,7 +16,7 @@ const eventFields = {
   org_id: z.string(),
   project_id: z.string().nullable().describe('null: no project'),
   run_id: z.string().nullable().describe('null: no run'),
-  at: z.string().describe('When it happened, RFC 3339 in UTC'),
+  at: z.string().describe('Time of the event, RFC 3339 in UTC'),
 };
 const runFields = { ...eventFields, run_id: z.string() };
 const firedMonitors = z.array(z.enum(MONITOR_NAMES)).describe('Monitors that fired');

@@ -137,7 +137,7 @@ export const TRACES = {
     tag: 'traces',
     body: traceBody,
     replies: {
-      200: { description: 'A legacy trace: its patterns are made', schema: traceAccepted },
+      200: { description: 'A legacy trace, whose patterns are already made', schema: traceAccepted },
       202: {
         description: 'A v2 trace: stored and queued, so that a crash does not lose it',
         schema: traceQueued,

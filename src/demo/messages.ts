@@ -191,7 +191,7 @@ export function listMessagesModels(): ProviderReply {
   return jsonReply(200, { data, has_more: false, first_id: data[0]!.id, last_id: data.at(-1)!.id });
 }
 
-/** The credential of a request to this API, '' without one. */
+/** The credential of a request to this API; '' if the request has none. */
 export function messagesCredential(header: (name: string) => string): string {
   return header('x-api-key') || header('authorization');
 }

@@ -39,7 +39,11 @@ export async function runHook([client, ...words]: readonly string[]): Promise<ne
   };
   process.on('uncaughtException', giveUp);
   process.stdout.on('error', giveUp);
-  setTimeout(giveUp, Math.max(0, deadline_ms + GRACE_MS - performance.now()), new Error('no answer in time'));
+  setTimeout(
+    giveUp,
+    Math.max(0, deadline_ms + GRACE_MS - performance.now()),
+    new Error('no answer before the deadline'),
+  );
   try {
     if (!isClient(client)) throw new Error(`no client is called ${client}`);
     const event = readHookEvent(client, parseExact(await readInput()));

@@ -15,7 +15,7 @@ export type WatchedRun = Pick<Run, 'step' | 'intervention'>;
 /** Additional members of the client's runs. */
 type RunParts = WatchedRun & Partial<Pick<Run, 'nameFramework' | 'expect'>>;
 
-/** A tool call as the model asked for it. */
+/** A tool call in a model's answer. */
 export interface AskedCall {
   id: string;
   name: string;

@@ -147,7 +147,7 @@ function recordFinding({ call, codebase_id }: ToolOptions): Tool {
       .string()
       .max(FINDING_BOUNDS.finding_type)
       .default('note')
-      .describe('Its kind in one word, such as note, bug, convention, command'),
+      .describe('Kind of the finding in one word, such as note, bug, convention, command'),
   });
   return {
     name: 'record_finding',

@@ -69,13 +69,13 @@ export class OtlpMeter {
   /** @throws OtlpFault */
   takeRecord(): void {
     if (++this.#records > OTLP_BOUNDS.records)
-      throw new OtlpFault(`The request holds more than ${OTLP_BOUNDS.records} records`, true);
+      throw new OtlpFault(`The request has more than ${OTLP_BOUNDS.records} records`, true);
   }
 
   /** @throws OtlpFault */
   takeValue(depth: number): void {
     if (++this.#values > OTLP_BOUNDS.values)
-      throw new OtlpFault(`The request holds more than ${OTLP_BOUNDS.values} values`, true);
+      throw new OtlpFault(`The request has more than ${OTLP_BOUNDS.values} values`, true);
     if (depth > OTLP_BOUNDS.depth)
       throw new OtlpFault(`A value is nested deeper than ${OTLP_BOUNDS.depth} levels`);
   }

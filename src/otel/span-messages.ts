@@ -21,7 +21,7 @@ export function messagesOf({ attributes, events }: OtlpSpan, name: string): Span
   return own.length > 0 ? own : events.flatMap((event) => readMessages(event.attributes.get(name)));
 }
 
-/** Reads messages from an attribute that holds them as a structure or as JSON. */
+/** Reads messages from an attribute with a structured value or with JSON. */
 function readMessages(value: AttributeValue | undefined): SpanMessage[] {
   const list = typeof value === 'string' ? parseJson(value) : value;
   if (!Array.isArray(list)) return [];

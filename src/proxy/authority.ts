@@ -169,7 +169,7 @@ async function openKey(dataDir: string): Promise<AuthorityKey> {
     };
   } catch {
     throw refuse(
-      `${file} does not hold the key of the proxy's authority: restore the file from a backup, or move it away; clients then have to trust a new authority`,
+      `${file} does not contain the key of the proxy's authority: restore the file from a backup, or move it away; clients then have to trust a new authority`,
     );
   }
 }

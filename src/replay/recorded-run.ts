@@ -21,7 +21,7 @@ const IDS_OF_CLIENTS = ['metadata', 'user', 'prompt_cache_key', 'safety_identifi
 /** The text by which capture replaces a credential. */
 const MASK = '[redacted]';
 
-/** An exchange as it is replayed. */
+/** An exchange of the run, with what the replay needs of it. */
 export interface RecordedExchange {
   id: number;
   /** Number among the run's model turns, from 1; null for an exchange that is not a turn. */

@@ -105,7 +105,7 @@ export class RequestMatcher {
     const recorded = this.#run.requestText(expected);
     const at = commonLength(recorded, text);
     const from = Math.max(0, at - SHOWN_CHARS);
-    return `the body differs: ${quote(recorded.slice(from, at + SHOWN_CHARS))} was recorded, ${quote(text.slice(from, at + SHOWN_CHARS))} was asked`;
+    return `the body differs: ${quote(recorded.slice(from, at + SHOWN_CHARS))} was recorded, ${quote(text.slice(from, at + SHOWN_CHARS))} was requested`;
   }
 }
 

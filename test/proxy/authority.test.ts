@@ -117,7 +117,7 @@ it('an error says what is wrong with the key', async () => {
   writeFileSync(file, readFileSync(file, 'utf8').slice(0, 100));
   await expect(openAuthority(dir, DOMAINS, NOW)).rejects.toMatchObject({
     code: 'EAUTHORITY',
-    message: expect.stringMatching(/does not hold the key .*restore the file from a backup/),
+    message: expect.stringMatching(/does not contain the key .*restore the file from a backup/),
   });
   // A missing certificate is made again from the key, and a damaged one does not stop the start.
   rmSync(file);
@@ -152,7 +152,7 @@ it('a damaged key ends the start with one line', async () => {
   writeFileSync(join(dir, 'secrets', 'proxy-ca.key'), 'damaged');
   const { code, stderr } = await runHere(['proxy', '--trust'], { DATA_DIR: dir });
   expect(code).toBe(1);
-  expect(stderr).toMatch(/^understudy: \S+proxy-ca\.key does not hold the key .*\n$/);
+  expect(stderr).toMatch(/^understudy: \S+proxy-ca\.key does not contain the key .*\n$/);
 });
 
 it('a port in use is reported in one line', { tags: 'long' }, async () => {

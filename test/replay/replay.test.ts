@@ -285,7 +285,7 @@ describe('understudy replay', () => {
     await using other = run('Something else', '--verify', 'exit 7');
     expect(await other.ended).toMatchObject({
       code: 7,
-      stdout: 'agent got 400\n0 of 1 exchanges served, 1 differed, 1 not asked for\n',
+      stdout: 'agent got 400\n0 of 1 exchanges served, 1 differed, 1 not requested\n',
     });
   });
 

@@ -170,7 +170,7 @@ async function useLink(): Promise<void> {
   forgetLink(token);
 }
 
-/** Forgets this link's token, unless another link was opened meanwhile. */
+/** Drops this link's token, unless another link was opened after it. */
 function forgetLink(token: string): void {
   if (linkToken === token) linkToken = null;
 }
@@ -189,7 +189,7 @@ async function readUser(token: string | null): Promise<Reply<'GET /auth/me'> | n
 
 async function askToReplace(current: string, offered: string): Promise<boolean> {
   const { promise, resolve } = Promise.withResolvers<boolean>();
-  // If another link was opened meanwhile, the question is about that link.
+  // A new question replaces the question about an earlier link.
   offeredSession.peek()?.decide(false);
   const own: OfferedSession = { current, offered, decide: resolve };
   offeredSession.value = own;

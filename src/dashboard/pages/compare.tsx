@@ -309,7 +309,7 @@ function Turns({ a, b }: { a: ReadConversation; b: ReadConversation }) {
   );
 }
 
-/** One run may continue the other. */
+/** Finds out whether one of the runs continues the other. */
 function findFork(a: CapturedRun, b: CapturedRun): Fork | null {
   const [ofA, ofB] = [readForkTags(a.request_tags), readForkTags(b.request_tags)];
   if (ofB?.run_id === a.run_id) return { side: 'b', turn: ofB.turn };

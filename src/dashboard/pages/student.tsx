@@ -151,7 +151,7 @@ function Serving({
                 : `version ${serving}`}
           </Badge>
           {version !== undefined && version.share < 1 ? ` ${formatShare(version.share)} of the runs` : ''}
-          {held ? ' held: rounds keep what they make but do not publish it' : ''}
+          {held ? ' held: rounds store new versions but do not publish them' : ''}
           {version?.valid_until == null ? null : (
             <>
               {' '}

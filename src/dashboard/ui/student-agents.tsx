@@ -69,7 +69,7 @@ function AgentView({ agent, refresh }: { agent: Agent; refresh: () => void }) {
         {formatNumber(measured.steps)} steps kept apart served, {formatNumber(measured.errors)} of them wrong.{' '}
         {compared === 0
           ? 'No answer was audited yet.'
-          : `Audits compared ${formatNumber(compared)} answers since, ${formatNumber(wrong)} of them wrong.`}
+          : `Audits compared ${formatNumber(compared)} answers, ${formatNumber(wrong)} of them wrong.`}
       </p>
       <p>
         <button type="button" class="plain small" onClick={() => rename(agent, refresh)}>

@@ -19,7 +19,7 @@ interface Day extends Saved {
   tokens: number;
 }
 
-/** Estimated dollars: `~` marks a guessed price, `≥` steps without one. */
+/** Estimated dollars: `~` marks a guessed price, and `≥` steps without a price. */
 export function SavedUsd({ of }: { of: Saved }) {
   const { saved_usd, unpriced, guessed } = of;
   if (saved_usd === null) return <>–</>;
