@@ -15,7 +15,9 @@ export const CREDENTIAL_CACHE = { entries: 50_000, fresh_ms: 30_000 } as const;
 
 interface Remembered<Value> {
   value: Value;
-  /** On the monotonic clock: setting the wall clock back must not extend a revoked credential. */
+  /**
+   * Time on the monotonic clock. A wall clock that is set back must not extend the validity of a revoked credential.
+   */
   fresh_until_ms: number;
   /** The credential's own expiry, on the wall clock. */
   until_ms: number;

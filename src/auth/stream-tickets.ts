@@ -27,7 +27,7 @@ export class StreamTickets {
   readonly #key: Uint8Array;
   readonly #clock: Pick<Clock, 'wallMs'>;
 
-  /** @param key from {@link allocate}, the same for all server threads */
+  /** @param key the result of {@link allocate}, the same for all server threads */
   constructor(key: SharedArrayBuffer, clock: Pick<Clock, 'wallMs'> = systemClock) {
     // A copy, because the library does not accept shared memory.
     this.#key = new Uint8Array(key).slice();

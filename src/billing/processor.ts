@@ -43,7 +43,7 @@ export interface PaymentProcessor {
 /** Checks signatures; needs no connection. */
 export interface WebhookVerifier {
   /**
-   * @param body as received, byte for byte
+   * @param body the body as received, byte for byte
    * @param kind the route on which it arrived
    * @throws CatalogueError `malformed_request` for an invalid, missing or old signature, for a body that is
    *   not an event, and for an event of the other kind

@@ -47,7 +47,7 @@ export async function followBackup(source: BackupSource, options: FollowOptions,
     follower = await Follower.open(source, store, options.keep_ms, Date.now());
     const run = new FollowRun(follower, store.name, options, io);
     await run.pass(stopping.signal, true);
-    // Also ends when the parent process is killed, because only the parent forwards signals to this process.
+    // The loop also ends when the parent process is killed, because only the parent forwards signals to this process.
     while (!stopping.signal.aborted && process.ppid === parent) await run.pass(stopping.signal, false);
     await run.tellEnd();
     refuseLongRead(readMs);

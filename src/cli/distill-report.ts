@@ -61,7 +61,7 @@ const UNCOVERED: Record<UncoveredReason, string> = {
 /** Maximum number of kinds of answers with a line in the table. Kinds with errors are always listed. */
 const KINDS_SHOWN = 12;
 
-/** For a person: first what would be served, then the material behind it. */
+/** The report for a person: first what the student would serve, then the runs from which it was made. */
 export function describeRound(round: RoundJson, tier: Tier, width: number, palette: Palette): string {
   const { patterns, student } = round;
   const facts: [string, string][] = student === null ? [] : describeServed(student);
@@ -198,7 +198,7 @@ function describeStudent(
 function describeChange({ agent, stage, kind, ...change }: SilentChange): string {
   return (
     `${agent}: from exchange ${change.since_exchange_id} on, golden runs do not answer with ${kind} after ${stage}; ` +
-    `${countOf(change.earlier_runs, 'earlier run')} with this answer are not used for teaching, ${countOf(change.later_runs, 'later run')} are`
+    `${countOf(change.earlier_runs, 'earlier run')} with this answer are not used for teaching; ${countOf(change.later_runs, 'run')} came after the change`
   );
 }
 
@@ -352,7 +352,7 @@ const NOT_EXPORTED: Record<LeftOut, string> = {
   no_answer: 'have no answer to teach',
 };
 
-/** For a person: where the lines are, and how to try a model that was fine-tuned with them. */
+/** The report for a person: where the training lines are, and how to try a model that was fine-tuned with them. */
 export function describeExport(report: ExportReport, width: number, palette: Palette): string {
   const { out, files, golden, runs, held_out, left_out } = report;
   const table = layOutTable(

@@ -45,7 +45,7 @@ export function readFlagsAndWords<const Kinds extends FlagKinds>(
   const all: FlagKinds = { help: 'switch', ...kinds };
   const { tokens } = parseArgs({
     args: argv,
-    // Not strict, because the messages are written here and not by the parser.
+    // The parser is not strict, so that this file writes the messages.
     strict: false,
     tokens: true,
     options: Object.fromEntries(

@@ -52,8 +52,7 @@ const SHORT_REASONS: Record<GoldenCode, string> = {
 };
 
 /**
- * Shows the selected runs.
- * @param kept verdicts of an earlier reader
+ * Shows the selected runs. @param kept verdicts that the service has stored
  * @returns the exit status
  */
 export async function showRuns(
@@ -155,7 +154,7 @@ export function describeNotIndexed(exchanges: number): string {
 
 /** A line of the table, before it has its widths and colours. */
 interface RunLine {
-  /** In the order of the columns. */
+  /** The texts in the order of the columns. */
   texts: string[];
   has_failures: boolean;
   has_gaps: boolean;
@@ -165,7 +164,7 @@ interface RunLine {
 function makeRow(view: InspectView, run: RunSummary): RunLine {
   const failures = run.errors;
   const missing = run.gaps.reduce((sum, [from, to]) => sum + to - from + 1, 0);
-  // On a narrow terminal the year and the seconds are dropped first.
+  // The year and the seconds are left out on a narrow terminal.
   const started = run.started_at
     .slice(view.width < 100 ? 5 : 0, view.width < 100 ? 16 : 19)
     .replace('T', ' ');

@@ -235,14 +235,16 @@ function openView(
   };
 }
 
-/** Opens a capture database; imported only here, so that `--help` and mistakes answer at once. */
+/**
+ * Opens a capture database. Its module is loaded only here, so that `--help` and errors in the arguments need no wait.
+ */
 async function openCapture(
   db: string,
   data_key: Uint8Array | null,
   unreadable?: UnreadableExchanges,
 ): Promise<OpenSource> {
-  // Only this command runs in the process, and its garbage would grow to several times its live data. V8 ignores flags
-  // that it does not know.
+  // Without this flag, the garbage of this command would grow to several times its live data. Nothing else runs in the
+  // process. V8 ignores flags that it does not know.
   setFlagsFromString('--heap-growing-percent=50');
   const { CaptureFiles } = await import('../captures/capture-files.ts');
   const files = await CaptureFiles.open(db, {

@@ -25,7 +25,7 @@ interface RemoteCommand {
 }
 
 /**
- * @param place what `--db` says; `gateway=NAME` in its query picks one
+ * @param place the value of `--db`; `gateway=NAME` in its query selects one gateway
  * @returns the command for each gateway, with the path here
  * @throws UsageError; StoreError
  */

@@ -322,7 +322,7 @@ function warnOfAnyToken({ auth }: Config, io: CliIo): void {
          and anyone who gets such a token can be its user here. Name this application's own audience.\n`);
   if (jwt_issuer === null)
     io.err(
-      `warning: AUTH_JWT_ISSUER=any: tokens of every issuer whose keys are at AUTH_JWKS_URL sign in here. Name one.\n`,
+      `warning: AUTH_JWT_ISSUER=any: tokens of every issuer whose keys are at AUTH_JWKS_URL sign in here. Set it to one issuer.\n`,
     );
 }
 

@@ -249,7 +249,7 @@ async function listAll(place: Place): Promise<number> {
     damage = error;
     return null;
   });
-  // Without versions, there is only the damage to report.
+  // If there are no versions, only the damage can be reported.
   if (damage !== null && versions.length === 0) throw damage;
   const orders = await readOrders(place.directory);
   const told = versions.map((kept) =>

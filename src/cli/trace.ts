@@ -95,7 +95,7 @@ export async function runTrace(
   const db = resolve(named ?? surroundings.default_db ?? config().capture.db);
   if (out !== undefined && (resolve(out) === db || `${resolve(out)}.partial` === db))
     throw new UsageError('--out would overwrite the database');
-  // Otherwise the mistake would be noticed only at the end, when the file gets its name.
+  // This is checked at the start, because the rename at the end would fail only after the work.
   if (out !== undefined && (await stat(out).catch(() => null))?.isDirectory()) {
     io.err(`understudy: ${makeHarmlessLine(out)} is a folder: name a file with --out\n`);
     return EXIT.failed;

@@ -37,7 +37,7 @@ export class EventLines {
   #data: string | null = null;
 
   /**
-   * @param lastId of an earlier connection
+   * @param lastId the last id of an earlier connection
    * @param maxUnits longest event, in UTF-16 units
    */
   constructor(lastId = '', maxUnits = EVENT_UNITS_MAX) {

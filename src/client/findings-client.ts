@@ -104,7 +104,7 @@ export class FindingsClient {
   }
 
   /**
-   * @param query is cut to 2,000 characters
+   * @param query the question, which is cut to 2,000 characters
    * @returns the most similar findings, by descending score
    * @throws TypeError for a query that is not a text
    */

@@ -106,8 +106,8 @@ export class Sender {
   }
 
   /**
-   * Starts sending a run.
-   * @param holdMs how long its start may wait for the framework's name; the run's first event ends the wait
+   * Starts sending a run. @param holdMs how long the start may wait for the framework's name. The first event of the
+   * run ends the wait
    */
   open(lane: RunLane, holdMs = 0): void {
     if (this.#isStopped || this.#ready.size >= LANES_MAX)
@@ -139,9 +139,7 @@ export class Sender {
     this.#enqueue(lane);
   }
 
-  /**
-   * @param holdMs how long the end may wait for further steps; each step restarts the wait, `release` ends it
-   */
+  /** @param holdMs how long the end may wait for further steps. Each step restarts the wait, and `release` ends it */
   end(lane: RunLane, outcome: string, holdMs = 0): void {
     if (this.#isStopped || lane.isLost) return;
     this.#held.release(lane);

@@ -56,9 +56,7 @@ export class Transport {
   readonly #agent: HttpAgent;
   readonly #seen = new SeenPosition();
 
-  /**
-   * @param headers of every request, including the key
-   */
+  /** @param headers the headers of every request, including the key */
   constructor(base: URL, headers: Record<string, string>) {
     this.#base = base;
     this.#headers = headers;

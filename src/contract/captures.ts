@@ -767,7 +767,7 @@ const studentReport = z
               'The name that an operator gave, else the first words of the prompt; empty if there is neither',
             ),
           is_named: z.boolean().describe('Whether an operator gave this name'),
-          tools: z.array(z.string()).describe('Some of its tools'),
+          tools: z.array(z.string()).describe('Some tools of the agent variant'),
           state: z.enum(['serving', 'not_served', 'suspended']).describe('State of the agent'),
           suspended_by: z.enum(['audit', 'operator']).nullable().describe('null: it is not suspended'),
           runs: z.int().describe('Golden runs of this agent variant'),

@@ -19,9 +19,9 @@ export interface EndpointReply {
   schema?: z.ZodType;
   /** Default `application/json`. */
   media_type?: string;
-  /** For a stream: the schema of each event's data, by event name. */
+  /** The schema of each event's data, by event name. Only for a stream. */
   events?: Readonly<Record<string, z.ZodType>>;
-  /** In addition to the headers that every answer has. */
+  /** Headers of this reply, in addition to the headers that every answer has. */
   headers?: readonly HeaderName[];
 }
 

@@ -7,9 +7,9 @@ import recorded from './examples.json' with { type: 'json' };
 
 export interface Example {
   request?: unknown;
-  /** By status. */
+  /** The answers, by status. */
   replies: Readonly<Record<number, unknown>>;
 }
 
-/** By operation. */
+/** The examples, by operation. */
 export const EXAMPLES: Readonly<Record<string, Example>> = recorded;

@@ -95,7 +95,7 @@ export const EXPERIMENTS = {
     summary: 'The present report of an experiment; empty before its first run',
     tag: 'experiments',
     params: z.object({ experiment_id: identifier() }),
-    // With a share of 0 or 1, there would be no experiment.
+    // A share of 0 or 1 is refused, because it would put all units into one arm.
     query: z.object({ expected_on_share: decimal({ ge: 0.001, le: 0.999 }).default(0.5) }),
     replies: { 200: { description: 'Rates, effect, sample ratio', schema: experimentReport } },
   }),

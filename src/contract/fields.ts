@@ -63,7 +63,7 @@ class Refused {
 interface TextBounds {
   /** Code points. */
   min?: number;
-  /** In code points. Every text of the API has a maximum. */
+  /** Maximum length in code points. Every text of the API has a maximum. */
   max: number;
   /** The form of the text; the pattern must be anchored. */
   pattern?: RegExp;

@@ -7,7 +7,7 @@
 import { MONITOR_DESCRIPTIONS } from '../domain/monitors/names.ts';
 import type { HeaderName } from './endpoint.ts';
 
-/** By the field's name alone, in every schema. */
+/** Descriptions by the field's name alone, for every schema. */
 const FIELDS: Readonly<Record<string, string>> = {
   ...MONITOR_DESCRIPTIONS,
   account_type: 'Kind of account that the user chose',
@@ -20,7 +20,7 @@ const FIELDS: Readonly<Record<string, string>> = {
   billing: 'Details from the payment processor',
   cap: 'Interventions that the plan allows in a UTC calendar month; null: no cap',
   capture: 'State of capture in this process; absent without a gateway',
-  checks: 'By name of each part: whether it answered',
+  checks: 'For each part, by name: whether the part answered',
   ci95: '95 % confidence interval, `[low, high]`; null if there are too few runs',
   codebase_id: 'The code base, as the caller names it',
   content: 'The finding in words. Keys and tokens in it are masked, and a long text is cut',

@@ -174,8 +174,7 @@ async function send(reply: ProviderReply, acceptEncoding: string, response: Serv
   response.once('close', () => gone.abort());
   if (reply.frames === undefined) {
     const body = reply.body ?? Buffer.alloc(0);
-    // Like real providers: clients that accept gzip get JSON compressed and chunked; errors are not
-    // compressed.
+    // Clients that accept gzip get JSON compressed and chunked, as from real providers. Errors are not compressed.
     if (reply.status === 200 && /\bgzip\b/.test(acceptEncoding)) {
       response.writeHead(reply.status, [...headers, 'content-encoding', 'gzip']);
       response.write(gzipSync(body));

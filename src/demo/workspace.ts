@@ -89,7 +89,7 @@ export class Workspace {
     }
   }
 
-  /** Only files that lie in the directory itself. */
+  /** The path of a file in the directory. Folders in the given path are ignored. */
   #path(path: unknown): string {
     return join(this.#dir, basename(String(path)));
   }

@@ -26,7 +26,7 @@ interface RowSchema {
   $defs?: Record<string, RowSchema>;
 }
 
-/** The columns of the rows in a list's answer. @param field that holds the rows */
+/** The columns of the rows in a list's answer. @param field the name of the field with the rows */
 export function columnsIn(answer: z.ZodType, field: string): ExportColumn[] {
   const root = z.toJSONSchema(answer, { io: 'output' }) as RowSchema;
   const resolve = (schema: RowSchema): RowSchema =>

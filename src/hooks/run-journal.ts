@@ -59,7 +59,7 @@ export class RunJournal {
   }
 
   /**
-   * @param key of the event
+   * @param key the key of the event
    * @param at_ms when this process started
    * @returns the step's index in the run; the same for the same event, which a client may report to two hooks
    */

@@ -78,8 +78,8 @@ export function readAnswer(steps: AgentSteps, content: readonly Part[], usage: U
 }
 
 /**
- * @param onEnd is called when the parts have passed, or when the next model call contains the results of the answer's
- *   calls
+ * @param onEnd called when the parts have passed, or when the next model call contains the results of the answer's
+ * calls
  * @returns the same parts; the answer is logged when they have passed
  */
 export function tapAnswer<StreamPart>(

@@ -174,7 +174,7 @@ function addToTurn(params: MessageCreateParamsBase, text: string): MessageCreate
 }
 
 /**
- * @param onEnd is called when the agent has read or left the stream
+ * @param onEnd called when the agent has read the stream to its end or has left it
  * @returns the response with the same bytes; its answer is known before the agent has read it to its end
  */
 function tap(response: Response, onAnswer: (answer: ModelAnswer) => void, onEnd: () => void): Response {

@@ -9,7 +9,7 @@ import { CLIENT_VERSION } from '../client/options.ts';
 import type { Integration } from './watched-run.ts';
 
 /**
- * @param range as in the package's `peerDependencies`: `>=1.2.3 <2`
+ * @param range the range in the package's `peerDependencies`, such as `>=1.2.3 <2`
  * @throws Error that names both versions, if the framework's is outside of the range. A framework that is not in a
  *   `node_modules` above this file (bundled, Plug'n'Play) is not checked
  */

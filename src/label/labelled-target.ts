@@ -37,9 +37,7 @@ const OWN_NAME = /\.(?:local|internal|localhost)$/;
 /** Matches a host that is a number. The resolver reads it as an address, which may not be a private one. */
 const NUMBER = /^(?:\d+|0x[\da-f]*)$/;
 
-/**
- * @param path of a request, with or without a query
- */
+/** @param path the path of a request, with or without a query */
 export function isModelCall(path: string): boolean {
   const query = path.indexOf('?');
   return MODEL_CALL.test(query < 0 ? path : path.slice(0, query));
@@ -74,8 +72,7 @@ export class LabelledHosts {
   }
 
   /**
-   * @param origin of the connection
-   * @param path that is requested; a complete URL in a request to a proxy
+   * @param origin the origin of the connection @param path the requested path; a complete URL in a request to a proxy
    */
   labels(origin: string, path: string): boolean {
     if (!isModelCall(path)) return false;

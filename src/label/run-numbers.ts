@@ -29,7 +29,7 @@ export class RunNumbers {
   readonly #used: Int32Array;
   /** One lock per set, followed by the clock. */
   readonly #locks: Int32Array;
-  /** Runs of this thread's own requests. */
+  /** Returned numbers of requests of this thread, by the key of the run. */
   readonly #returned = new Map<bigint, number[]>();
 
   /** Memory for `new RunNumbers`, which can be shared with other threads. */
@@ -48,7 +48,7 @@ export class RunNumbers {
   }
 
   /**
-   * @param key of the run, not 0
+   * @param key the key of the run, not 0
    * @returns the number of its next request
    */
   take(key: bigint): number {

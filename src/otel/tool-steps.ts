@@ -42,10 +42,10 @@ export interface ToldRun {
   model: string;
   /** The first prompt of the user in the request; '' if absent. */
   task: string;
-  /** From the resource; '' when absent. */
+  /** An attribute of the resource; '' if it is absent. */
   task_profile: string;
   codebase_id: string;
-  /** In order of time. */
+  /** The steps in order of time. */
   steps: ToolStep[];
 }
 

@@ -53,7 +53,7 @@ export class TurnSpans {
   readonly #options: TurnSpansOptions;
   /** Recent turns of each run, the newest last. */
   readonly #turns = new RecentMap<string, readonly AskingTurn[]>(OTEL_EXPORT.runs);
-  /** For each run with unsettled spans: its turns before those spans. */
+  /** The turns of each run with unsettled spans, as they were before those spans. */
   readonly #before = new Map<string, readonly AskingTurn[] | undefined>();
 
   constructor(options: TurnSpansOptions) {

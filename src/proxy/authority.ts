@@ -72,8 +72,8 @@ export class Authority {
   }
 
   /**
-   * @param host in lower case
-   * @param publicKey of the leaf's key pair, SubjectPublicKeyInfo in DER
+   * @param host the host's name in lower case @param publicKey the public key of the leaf, as SubjectPublicKeyInfo in
+   *   DER
    */
   async issue(host: string, publicKey: Buffer, nowMs: number): Promise<Leaf> {
     const valid_to_ms = Math.min(nowMs + PROXY_LEAF_HOURS.lifetime * HOUR_MS, this.valid_to_ms);
@@ -104,7 +104,7 @@ export class Authority {
 /**
  * Opens the authority of a data directory, or creates it. A new certificate with the same key is made when the hosts
  * change, and before the current certificate expires. Clients that trust the earlier certificate work until it expires.
- * @param domains for which the authority may issue certificates, each with all its subdomains
+ * @param domains the domains for which the authority may issue certificates, each with all its subdomains
  * @throws Error with a message of one line if a file cannot be read, created or parsed; its `code` marks it as an
  *   operator's error
  */

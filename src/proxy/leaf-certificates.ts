@@ -22,7 +22,7 @@ export class LeafCertificates {
   readonly #now: () => number;
   readonly #key: string;
   readonly #publicKey: Buffer;
-  /** In order of use, the most recent last. */
+  /** Certificates by host, in order of use, the most recently used last. */
   readonly #leaves = new Map<string, KnownLeaf>();
   #authority: Authority;
 

@@ -14,7 +14,7 @@ import { type LookupAddress, lookup } from 'node:dns';
  */
 const PROXY_LOOKUPS_AT_ONCE = 1;
 
-/** Like `dns.lookup` with `all`. */
+/** A function like `dns.lookup` with the option `all`. */
 export type LookUp = (
   name: string,
   options: { all: true },

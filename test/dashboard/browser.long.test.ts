@@ -156,7 +156,7 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
       .toBe(`session:=${SESSION}`);
     await expect.poll(() => page.locator('.virtual-list a.run-row').count()).toBe(3);
     expect(await page.locator('.virtual-list a.run-row.part').count()).toBe(2);
-    await page.locator('select', { hasText: 'agents’ own' }).selectOption('-is:child');
+    await page.locator('select', { hasText: 'without a parent' }).selectOption('-is:child');
     await expect.poll(() => page.locator('.virtual-list a.run-row').count()).toBe(1);
     expect(visit.complaints).toEqual([]);
   });
@@ -200,7 +200,7 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
     await using visit = await Visit.open(browser, service.api, service.token);
     await visit.goTo('settings');
     const other = await visit.context.newPage();
-    await other.goto(`${service.api}/#/conversations`);
+    await other.goto(`${service.api}/#/runs`);
     await other.locator('a.run-row').first().waitFor();
     await visit.page.getByRole('button', { name: 'Sign out' }).click();
     await other.getByRole('heading', { name: 'Sign in to Understudy' }).waitFor();

@@ -45,7 +45,7 @@ describe.skipIf(findChromium() === null)('runs in Chromium', () => {
 
   it('show which monitors fired in an ended run, and its outcome', async () => {
     await using visit = await visitOf();
-    await visit.goTo('runs?fired=infinite_loop');
+    await visit.goTo('runs?q=monitor:infinite_loop');
     await expect.poll(() => visit.page.locator('a.run-row').count(), POLL).toBe(1);
     const row = rowOf(visit, LOOPING);
     expect(await row.textContent()).toMatch(/infinite loop ×\d/);
@@ -150,7 +150,7 @@ describe.skipIf(findChromium() === null)('runs in Chromium', () => {
     for (const run_id of runs) await startRun(service, run_id);
     await using visit = await visitOf();
     const { page } = visit;
-    await visit.goTo('runs?status=running');
+    await visit.goTo('runs?q=status:running');
     await rowOf(visit, runs.at(-1)!).waitFor();
     // The end of the list loads the runs after the first page.
     await expect
@@ -178,7 +178,7 @@ describe.skipIf(findChromium() === null)('runs in Chromium', () => {
     await startRun(service, 'over-a-restart');
     await logStep(service, 'over-a-restart', 0);
     await using visit = await visitOf();
-    await visit.goTo('runs?status=running');
+    await visit.goTo('runs?q=status:running');
     await expect.poll(() => stepsOf(visit, 'over-a-restart'), POLL).toContain('1');
     await service.restart();
     await logStep(service, 'over-a-restart', 1);
@@ -241,7 +241,7 @@ describe.skipIf(findChromium() === null)('runs in Chromium', () => {
       `${(effect.success_rate_diff * 100).toFixed(1)} points`,
     );
     await page.getByLabel('Intended share').fill('0.75');
-    await page.getByText('not as intended').waitFor();
+    await page.getByText('not as intended', { exact: true }).waitFor();
     expect(visit.complaints).toEqual([]);
   });
 

@@ -7,7 +7,7 @@
 
 import { type FsmThresholds, readThresholds } from './thresholds.ts';
 
-/** From easy to hard: SKIP, FAST, SLOW. */
+/** The states of the machine, from easy to hard: SKIP, FAST, SLOW. */
 export type DifficultyState = 'FAST' | 'SLOW' | 'SKIP';
 
 export const DIFFICULTY_STATES: readonly DifficultyState[] = ['FAST', 'SLOW', 'SKIP'];
@@ -38,7 +38,7 @@ export class DifficultyMachine {
   }
 
   /**
-   * @param score of the latest step, in [0, 1]; values outside are clamped, and anything but a number is ignored
+   * @param score the score of the latest step, in [0, 1]. Other numbers are clamped, and other values are ignored
    * @returns the new state; it changes at most once per step
    */
   observe(score: number): DifficultyState {

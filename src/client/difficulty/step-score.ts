@@ -86,7 +86,7 @@ const ENTITY = new RegExp(
 );
 
 /**
- * @param text of a step: a thought, an input, an observation, or all of them
+ * @param text the text of a step: a thought, an input, an observation, or all of these
  * @returns a score in [0, 1]; 0.5 if there is nothing to judge. Never throws, whatever the argument
  */
 export function scoreStep(text: string): number {

@@ -15,7 +15,7 @@ const READ_AT_ONCE = 20;
 interface FollowedList {
   /** Reads the first page again. */
   refresh(): void;
-  /** @param run_id of a reported run */
+  /** @param run_id the id of a reported run */
   isInHead(run_id: string): boolean;
   isShown(run_id: string): boolean;
   /** Reads some of these runs: the first `asked` of them. */

@@ -16,18 +16,21 @@ export interface WaterfallRow extends Span {
   kind: 'turn' | 'tools' | 'child';
   /** Id of the turn to which it belongs. */
   exchange_id: number;
-  /** For a turn: its index, from 0 on. */
+  /** Index of the turn, from 0 on. Only in rows of turns. */
   at: number;
   label: string;
-  /** For a turn: when its answer began; null: never. */
+  /** When the answer of the turn began; null: never. Only in rows of turns. */
   first_ms: number | null;
-  /** For a turn: when the agent had everything for the request; null: it sent the request immediately. */
+  /**
+   * When the agent had everything for the request of the turn; null: it sent the request immediately. Only in rows of
+   * turns.
+   */
   idle_from_ms: number | null;
   is_failed: boolean;
   is_student: boolean;
   /** Names of monitors. */
   fired: string[];
-  /** For a child run: its id. */
+  /** Id of the child run. Only in rows of child runs. */
   run_id: string | null;
 }
 
@@ -95,7 +98,7 @@ export class TimeScale {
     return (stretch.drawn_from + share * stretch.drawn) / this.#whole;
   }
 
-  /** The time at that position. */
+  /** The time at a position on the axis, from 0 to 1. */
   timeAt(share: number): number {
     const drawn = share * this.#whole;
     const stretch = this.#stretches.find((known) => drawn <= known.drawn_from + known.drawn);

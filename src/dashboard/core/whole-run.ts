@@ -58,7 +58,7 @@ export class WholeRunReader {
     }
     const known = this.#mayRead ? await orNull(this.#captured.read(signal)) : null;
     const place = known === null ? this.#place : known.run.reported;
-    // In the scope of an organization, the report was already looked for above and not found.
+    // The report is not read again if it was not found above.
     const isLookedFor = known !== null || this.#scope === 'captures';
     const reported = place === null || !isLookedFor ? null : await orNull(this.#readReported(place, signal));
     if (known === null && reported === null) throw new ApiError(404, 'Not found');

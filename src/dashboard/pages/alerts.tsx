@@ -142,7 +142,7 @@ function AlertDetail({ alert_id }: { alert_id: string }) {
   };
   return (
     <>
-      <nav class="crumbs" aria-label="Way back">
+      <nav class="crumbs" aria-label="Breadcrumb">
         <a href={hrefOf('alerts')}>Alerts</a>
         <span aria-hidden="true">/</span>
         <span>{alert.data.value?.name ?? alert_id}</span>
@@ -158,7 +158,7 @@ function AlertDetail({ alert_id }: { alert_id: string }) {
               columns={eventColumns(alert.data.value?.measure ?? 'runs')}
               rows={events}
               keyOf={({ id }) => id}
-              empty="It has sent nothing yet."
+              empty="This alert has sent no message yet."
             />
           )}
         </Loaded>
@@ -246,7 +246,7 @@ function alertActions(alert: Alert, refresh: () => void) {
     await act(() => call('PATCH /alerts/{alert_id}', { params, body }), done);
     refresh();
   };
-  // Without address and secret, which stay unchanged.
+  // The address and the secret are left out, so that they stay unchanged.
   const kept = () => alert.destinations.map(({ id, kind }) => ({ id, kind }));
   return {
     test: async () => {

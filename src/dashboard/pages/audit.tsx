@@ -51,9 +51,9 @@ function AuditList() {
       },
     },
     { title: 'What', show: ({ action }) => <code>{action}</code>, kind: 'short' },
-    { title: 'Of', show: ({ target }) => <Id id={target} />, kind: 'short' },
+    { title: 'Object', show: ({ target }) => <Id id={target} />, kind: 'short' },
     { title: 'Change', show: describeChange, kind: 'wide' },
-    { title: 'From', show: ({ address }) => <span class="faint">{address || '–'}</span> },
+    { title: 'Address', show: ({ address }) => <span class="faint">{address || '–'}</span> },
   ];
   return (
     <Panel>

@@ -101,7 +101,7 @@ function ExperimentPage({ experiment_id }: { experiment_id: string }) {
   );
   return (
     <>
-      <nav class="crumbs" aria-label="Way back">
+      <nav class="crumbs" aria-label="Breadcrumb">
         <a href={hrefOf('experiments')}>Experiments</a>
         <span aria-hidden="true">/</span>
         <span>{experiment_id}</span>

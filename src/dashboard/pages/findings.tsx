@@ -92,7 +92,7 @@ function FindingList({ codebase_id }: { codebase_id: string }) {
   const [question, file_path, finding_type] = ['q', 'file', 'type'].map(filterOf) as [string, string, string];
   return (
     <>
-      <nav class="crumbs" aria-label="Way back">
+      <nav class="crumbs" aria-label="Breadcrumb">
         <a href={hrefOf('findings')}>Findings</a>
         <span aria-hidden="true">/</span>
         <span>{codebase_id}</span>

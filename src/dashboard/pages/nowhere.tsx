@@ -8,8 +8,8 @@ export function NowherePage() {
     <>
       <PageHead title="Not found" />
       <Empty title="No page has this address.">
-        There is nothing called <code>{address.value.page}</code>. <a href={hrefOf('')}>Home</a> and the menu
-        lead to all pages.
+        There is no page <code>{address.value.page}</code>. <a href={hrefOf('')}>Home</a> and the menu lead to
+        all pages.
       </Empty>
     </>
   );

@@ -183,7 +183,7 @@ function PatternPage({ pattern_id }: { pattern_id: string }) {
   };
   return (
     <>
-      <nav class="crumbs" aria-label="Way back">
+      <nav class="crumbs" aria-label="Breadcrumb">
         <a href={hrefOf('patterns', null, filtersToKeep())}>Patterns</a>
         <span aria-hidden="true">/</span>
         <Id id={pattern_id} />
@@ -226,7 +226,7 @@ function PatternDetails({ pattern, remove }: { pattern: Pattern; remove: () => v
           <LongText text={fields.dead_ends} />
         </Panel>
       )}
-      <Panel title="Unlock" sub="What did.">
+      <Panel title="Unlock" sub="What helped.">
         <LongText text={fields.unlock} />
       </Panel>
       {sources.length === 0 ? null : (

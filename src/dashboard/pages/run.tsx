@@ -30,7 +30,7 @@ export function RunPage({ run_id }: { run_id: string }) {
   const again = () => whole.refresh();
   return (
     <>
-      <nav class="crumbs" aria-label="Way back">
+      <nav class="crumbs" aria-label="Breadcrumb">
         <a href={hrefOf('runs', null, scopeFilters())}>Runs</a>
         <span aria-hidden="true">/</span>
         <Id id={run_id} isWhole />

@@ -8,7 +8,7 @@ import type { Block } from '../core/captured.ts';
 
 type Media = Extract<Block, { type: 'media' }>;
 
-/** Only these types are images that cannot contain scripts. */
+/** Types of images that cannot contain scripts. Other types are not shown. */
 const SHOWN_TYPES = /^image\/(?:png|jpeg|gif|webp)$/;
 
 export function CapturedImage({ media, exchange_id }: { media: Media; exchange_id: number }) {

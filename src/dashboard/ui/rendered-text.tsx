@@ -72,7 +72,8 @@ function Part({ token, level }: { token: Token; level: number }) {
     case 'space':
       return null;
     case 'heading':
-      // Only the page's own headings belong to its outline.
+      // A heading in a text becomes a paragraph, because only the page's own headings belong to the outline of the
+      // page.
       return <p class="md-heading">{inside()}</p>;
     case 'paragraph':
       return <p>{inside()}</p>;

@@ -9,7 +9,7 @@ import { Table } from './table.tsx';
 
 type Kind = Reply<'GET /retention'>['kinds'][number]['kind'];
 
-/** For each kind: its name, the time from which its age counts, and its variable. */
+/** The name of each kind of data, the time from which its age is counted, and the variable that limits the age. */
 const KINDS: Readonly<Record<Kind, readonly [name: string, from: string, variable: string]>> = {
   runs: [
     'Runs with their steps',

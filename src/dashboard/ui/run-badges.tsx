@@ -27,7 +27,7 @@ export function SourceMark({ run: { is_captured, reported } }: { run: CapturedRu
   return <span class="run-source">{words}</span>;
 }
 
-/** @param isShort in a list: without badges that most runs have */
+/** @param isShort whether to leave out badges that most runs have, as in a list */
 export function RunBadges({ run, isShort = false }: { run: CapturedRun; isShort?: boolean }) {
   const why = run.reasons.map(({ words }) => words).join('; ');
   return (
@@ -81,7 +81,7 @@ function StatusBadge({
   run: CapturedRun;
   isShort: boolean;
 }) {
-  // On the page of a run, a long outcome is shown below.
+  // The page of a run shows a long outcome below.
   const isTold =
     outcome !== null &&
     outcome !== '' &&

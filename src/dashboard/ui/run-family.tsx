@@ -18,7 +18,7 @@ function sayKind(kind: CapturedRun['kind']): string {
   return kind === null ? 'part of another run' : KINDS[kind];
 }
 
-/** In a list: whether it has a parent run, and its number of child runs. */
+/** Badges of a run in a list: whether the run has a parent run, and the number of its child runs. */
 export function FamilyBadges({ run }: { run: CapturedRun }) {
   const { parent_run_id, kind, child_runs } = run;
   return (
@@ -33,7 +33,7 @@ export function FamilyBadges({ run }: { run: CapturedRun }) {
   );
 }
 
-/** On the page of a run: links to its parent, its children and the whole session. */
+/** Links on the page of a run: to the parent run, the child runs and all runs of the session. */
 export function RunFamily({ run, parent_is_captured }: { run: CapturedRun; parent_is_captured: boolean }) {
   const { run_id, session_id, parent_run_id, kind, child_runs } = run;
   const hasSession = session_id !== null && (session_id !== run_id || child_runs.length > 0);

@@ -19,7 +19,7 @@ const SPANS: readonly Option[] = [
   ['since:30d', 'last 30 days'],
 ];
 const FIRED: readonly Option[] = [
-  ['has:monitor', 'any of them'],
+  ['has:monitor', 'any monitor'],
   ...MONITOR_NAMES.map((name): Option => [`monitor:${name}`, titleOfMonitor(name)]),
 ];
 const SOURCES: readonly Option[] = [
@@ -28,8 +28,8 @@ const SOURCES: readonly Option[] = [
   ['is:captured is:reported', 'both'],
 ];
 const PARTS: readonly Option[] = [
-  ['-is:child', 'agents’ own'],
-  ['is:child', 'parts of others'],
+  ['-is:child', 'without a parent'],
+  ['is:child', 'child runs'],
 ];
 const GOLDEN: readonly Option[] = [
   ['is:golden', 'golden'],
@@ -44,10 +44,10 @@ export function RunFilters({ q, scope, models }: { q: string; scope: RunScope; m
       <QueryChoice q={q} label="State" any="any" options={STATES} fields={['status']} />
       <QueryChoice q={q} label="Began" any="at any time" options={SPANS} fields={['since', 'started']} />
       <QueryChoice q={q} label="Model" any="any" options={known} fields={['model']} />
-      <QueryChoice q={q} label="Monitor fired" any="any or none" options={FIRED} />
+      <QueryChoice q={q} label="Monitor fired" any="all runs" options={FIRED} />
       {scope === 'captures' ? (
         <>
-          <QueryChoice q={q} label="Known by" any="any way" options={SOURCES} />
+          <QueryChoice q={q} label="Source" any="any" options={SOURCES} />
           <QueryChoice q={q} label="Runs" any="all" options={PARTS} />
           <QueryChoice q={q} label="Golden" any="any" options={GOLDEN} />
         </>
@@ -55,7 +55,7 @@ export function RunFilters({ q, scope, models }: { q: string; scope: RunScope; m
     </FilterRow>
   );
   if (!isNarrow) return row;
-  // On a phone the runs come first.
+  // The filters are closed on a phone, so that the runs are in view.
   return (
     <details class="fold">
       <summary>Filters</summary>

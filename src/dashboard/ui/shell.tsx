@@ -25,7 +25,7 @@ import { act, clearNotice, Notice, notify } from './notice.tsx';
 import { ReplaceSession, SignIn, Starting } from './sign-in.tsx';
 import { Empty, Loaded } from './states.tsx';
 
-/** On a narrow page the menu is a drawer. */
+/** Whether the menu is open on a narrow page, where it is a drawer. */
 const isMenuOpen = signal(false);
 
 export function App() {
