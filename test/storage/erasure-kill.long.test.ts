@@ -1,6 +1,6 @@
 /**
- * kill -9 of the process that erases during its traffic, at each step: the next process finishes the erasure, no erased
- * exchange comes back, and every other exchange reads as before.
+ * A process that erases exchanges during its traffic is killed (kill -9) at each step. The next process finishes the
+ * erasure, no erased exchange comes back, and every other exchange reads as before.
  */
 import { randomBytes } from 'node:crypto';
 import { cpSync, rmSync } from 'node:fs';

@@ -1,6 +1,6 @@
 /**
- * kill -9 of the process that sends sealed files to a bucket during its traffic, at each step, and of one that erases them
- * there: everything reads as before at that moment, and the next process finishes.
+ * A process that sends sealed files to a bucket during its traffic is killed (kill -9) at each step, and so is a
+ * process that erases them there. At that moment everything reads as before, and the next process finishes the work.
  */
 import { randomBytes } from 'node:crypto';
 import { cpSync, rmSync } from 'node:fs';
@@ -39,7 +39,10 @@ function copyTo(target: Offloaded, full: Offloaded): void {
   cpSync(folderOf(full), folderOf(target), { recursive: true, preserveTimestamps: true });
 }
 
-/** Runs a writer until it kills itself at the step, or prints such a line. @returns whether it killed itself */
+/**
+ * Runs a writer until it kills itself at the step, or prints a line that begins like this.
+ * @returns whether it killed itself
+ */
 async function runUntil(at: Offloaded, step: number, line: string): Promise<boolean> {
   const writer = new Writer(at, step, urlOf(at));
   const end = await Promise.race([writer.next(line), writer.ended.then(() => null)]);
@@ -48,7 +51,7 @@ async function runUntil(at: Offloaded, step: number, line: string): Promise<bool
   return end === null;
 }
 
-/** Images that only sealed files show, so they leave the disk with these. */
+/** Makes images that only sealed files refer to, so that they leave the disk with these files. */
 async function fillImages(): Promise<Offloaded> {
   const folder = makeFolder();
   const full = { path: join(folder, 'data', 'capture.mdb'), key: null, place: join(folder, 'bucket') };
@@ -122,9 +125,9 @@ it('an erasure of files in the bucket is finished after a kill at any step', asy
   const template = { ...full, path: join(kept, 'data', 'capture.mdb'), place: join(kept, 'bucket') };
   copyTo(template, full);
   let killed = 0;
-  // The first steps one by one, later ones with growing gaps.
+  // The first steps are tried one by one, later steps with growing gaps.
   for (let step = 1, isMore = true; isMore; step += Math.ceil(step / 4)) {
-    // The same bucket path, because the files contain it.
+    // The copy uses the same path for the bucket, because the files contain this path.
     copyTo(full, template);
     isMore = await runUntil(full, step, 'erased');
     if (isMore) killed++;

@@ -30,12 +30,12 @@ async function fill(): Promise<Offloaded> {
 
 const listFolders = ({ path }: Offloaded): string[] => readNote(path)!.files.map(({ folder }) => folder);
 
-/** The bucket has no object of these folders. */
+/** Expects that the bucket has no object of these folders. */
 function expectRemoved({ place }: Offloaded, folders: readonly string[]): void {
   for (const name of listObjects(place)) for (const folder of folders) expect(name).not.toContain(folder);
 }
 
-/** Compares the data that a machine without captures reads from the bucket. */
+/** Expects that a machine without captures reads all data from the bucket. */
 async function compareRemotely({ place, key }: Offloaded, all: ReadonlyMap<number, string>): Promise<void> {
   const url = pathToFileURL(place).href;
   const [found] = await fetchCaptures({ place: url, gateway: null, folder: makeFolder(), data_key: key });
@@ -52,7 +52,7 @@ async function compareRemotely({ place, key }: Offloaded, all: ReadonlyMap<numbe
   expect(compared).toBeGreaterThan(5);
 }
 
-it('beside traffic, files in the bucket are encrypted under the new key, too', async () => {
+it('during traffic, files in the bucket are encrypted under the new key as well', async () => {
   const old = await fill();
   const next = { ...old, key: randomBytes(32) };
   const before = await readAll(old);
@@ -73,7 +73,7 @@ it('beside traffic, files in the bucket are encrypted under the new key, too', a
   const all = await readAll(old);
   for (const [id, was] of before) expect(all.get(id), String(id)).toBe(was);
   expect(await readAll(next)).toEqual(all);
-  // Every file is in the bucket and needs no further change.
+  // Every file is in the bucket under the new key, so the command changes nothing.
   await rekeyData({ ...rekeying, from: old.key, to: next.key }, () => {});
   expect(await readAll(next)).toEqual(all);
   const log = await open(next, AT_ONCE);
@@ -83,7 +83,7 @@ it('beside traffic, files in the bucket are encrypted under the new key, too', a
   await compareRemotely(next, all);
 });
 
-it('beside traffic, an unreachable bucket is named as the reason, and the order is carried out later', async () => {
+it('during traffic, an unreachable bucket is named as the reason, and the order is carried out later', async () => {
   const old = await fill();
   const next = { ...old, key: randomBytes(32) };
   const before = await readAll(old);

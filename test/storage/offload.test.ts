@@ -31,7 +31,7 @@ import {
 } from './offloaded.ts';
 
 const KEY = Buffer.alloc(32, 7);
-/** Compression leaves these texts unchanged, so a search finds them. */
+/** Random bytes, which compression leaves unchanged, so that a search finds them. */
 const SECRET = randomBytes(6_000);
 const SECRET_PART = SECRET.subarray(2_000, 2_032);
 
@@ -55,7 +55,7 @@ function findSecret({ place }: Offloaded): string[] {
   return listObjects(place).filter((name) => readFileSync(join(place, name)).includes(SECRET_PART));
 }
 
-it('sealed files leave the disk and read as before, also without the bucket once they were read', async () => {
+it('sealed files leave the disk and read as before; after they were read, even without the bucket', async () => {
   const filled = await make(KEY);
   const before = await readAll(filled);
   const log = await open(filled, AT_ONCE);
@@ -77,7 +77,7 @@ describe.each([
   ['encrypted', KEY],
   ['not encrypted', null],
 ])('attachments, %s', (_words, key) => {
-  // The large one is in several packs.
+  // The large attachment needs several packs.
   const [shared, gone, large] = [randomBytes(3_000), SECRET, randomBytes(5 << 20)] as const;
 
   async function fill(): Promise<Offloaded> {
@@ -124,7 +124,7 @@ describe.each([
     expect(await readAll(filled)).toEqual(before);
   });
 
-  it('are erased in the bucket with the exchanges that show them', {
+  it('are erased in the bucket with the exchanges that refer to them', {
     tags: key === null ? [] : ['long'],
   }, async () => {
     const filled = await fill();
@@ -148,7 +148,7 @@ describe.each([
   });
 });
 
-it('stay on the disk while a local file shows them', { tags: 'long' }, async () => {
+it('stay on the disk while a local file refers to them', { tags: 'long' }, async () => {
   const filled = { path: join(makeFolder(), 'capture.mdb'), key: null, place: join(makeFolder(), 'bucket') };
   await fillWithImages(filled, [[['keep', SECRET]]]);
   const log = await open(filled, LATER);
@@ -173,7 +173,7 @@ it('an erasure by credential says that the bucket cannot be read', async () => {
   ).rejects.toThrow(/its bodies are in a bucket and cannot be read now/);
 });
 
-it('searchable files leave even if newer exchanges cannot be searched yet; the search index keeps its room', {
+it('searchable files leave the disk even if newer exchanges are not searchable yet; the search index keeps its space', {
   tags: 'long',
 }, async () => {
   const filled = await make(null);
@@ -189,7 +189,7 @@ it('searchable files leave even if newer exchanges cannot be searched yet; the s
   expect(measure()).toBeGreaterThan(before * 0.9);
 });
 
-it('local files are in the bucket, too; with less room, the oldest ones leave', {
+it('local files are also in the bucket; with less space, the oldest ones leave the disk', {
   tags: 'long',
 }, async () => {
   const filled = await make(null);
@@ -223,7 +223,7 @@ it('without the bucket, lists are complete, and a body says why it cannot be rea
   await reader.close();
 });
 
-it('an object that differs from what was sent keeps the local file', { tags: 'long' }, async () => {
+it('a local file stays if its object differs from the bytes that were sent', { tags: 'long' }, async () => {
   const filled = await make(null);
   const log = await open(filled, LATER);
   await passAll(log);
@@ -304,7 +304,7 @@ it.each([
   ['AuthorizationHeaderMalformed', 400, /is in another region: name it with region=/],
   ['RequestTimeTooSkewed', 403, /refuses this machine's clock/],
 ])(
-  'a bucket that answers %s keeps captures here, and the state says why in one line',
+  'captures stay on the disk if the bucket answers %s, and the state says why in one line',
   { tags: 'long' },
   async (code, status, why) => {
     const filled = await make(null, 1);

@@ -17,7 +17,7 @@ export interface Offloaded extends Filled {
 
 type Keep = NonNullable<CaptureLogOptions['bucket']>['keep'];
 export const AT_ONCE: Keep = { age_ms: -60_000 };
-/** The exchanges of the tests are some years old. */
+/** Keeps captures for so long that the exchanges of the tests, which are some years old, do not expire. */
 export const LATER: Keep = { age_ms: 1e13 };
 
 export function open({ path, key, place }: Offloaded, keep: Keep, fault?: CaptureLogOptions['fault']) {
@@ -32,7 +32,7 @@ export function open({ path, key, place }: Offloaded, keep: Keep, fault?: Captur
   });
 }
 
-/** Sends sealed files, and removes blocks from the disk that may leave it. */
+/** Sends sealed files, and removes blocks that may leave the disk. */
 export async function passAll(log: CaptureLog): Promise<void> {
   while ((await log.tidySome(decodeExchange, 50)).done > 0);
   await log.offloadSome();
@@ -46,7 +46,7 @@ export function listObjects(place: string): string[] {
     .sort();
 }
 
-/** Whether the bucket has exactly the objects that the note lists. */
+/** Expects that the bucket has exactly the objects that the note lists. */
 export function expectNoOthers({ path, place }: Offloaded): void {
   const { files, gateway, removing } = readNote(path)!;
   expect(removing).toEqual([]);
@@ -56,7 +56,7 @@ export function expectNoOthers({ path, place }: Offloaded): void {
     if (!own.includes(name)) expect(folders).toContain(name.slice(0, name.lastIndexOf('/')));
 }
 
-/** An image as providers take it, in a request. */
+/** A request with an image in the form that providers accept. */
 function withImage(text: string, image: Buffer): Buffer {
   const source = { type: 'base64', media_type: 'image/png', data: image.toString('base64') };
   return Buffer.from(
@@ -65,7 +65,8 @@ function withImage(text: string, image: Buffer): Buffer {
 }
 
 /**
- * Sealed files that show images, and a live one that shows none. The images were touched before the exchanges began.
+ * Makes sealed files that refer to images, and a live file that refers to no image. The images are older than the
+ * exchanges.
  * @param images by sealed file: run and image of each exchange
  */
 export async function fillWithImages(

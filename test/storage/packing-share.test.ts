@@ -24,16 +24,26 @@ it('packing always has a share of a core, at least LEAST_SHARE', () => {
 });
 
 it.each([
-  ['bytes that wait', (part: number) => ({ waiting_bytes: part * 2 * GIB }), 0, 0.5],
-  ['bytes, beside a large database', (part: number) => ({ waiting_bytes: part * 8 * GIB }), 8 * GIB, 0.5],
-  ['how long they do', (part: number) => ({ oldest_s: part * 600 }), GIB, 0.5],
+  ['the bytes that wait', (part: number) => ({ waiting_bytes: part * 2 * GIB }), 0, 0.5],
   [
-    'how long the index lacks something',
+    'the bytes that wait, in relation to a large database',
+    (part: number) => ({ waiting_bytes: part * 8 * GIB }),
+    8 * GIB,
+    0.5,
+  ],
+  ['the time that they have waited', (part: number) => ({ oldest_s: part * 600 }), GIB, 0.5],
+  [
+    'the time that the index has been incomplete',
     (part: number) => ({ unindexed: 1, unindexed_s: part * 8 }),
     GIB,
     0.8,
   ],
-  ['what the full-text index lacks', (part: number) => ({ unsearched: part * 30_000 }), GIB, 0.5],
+  [
+    'the exchanges that the full-text index lacks',
+    (part: number) => ({ unsearched: part * 30_000 }),
+    GIB,
+    0.5,
+  ],
 ])('grows with %s, up to a bound and little by little', (_of, wait, packed, most) => {
   let before = LEAST_SHARE;
   for (let part = 0.01; part <= 1; part += 0.01) {

@@ -1,6 +1,6 @@
 /**
- * A page wipe overwrites deleted content of a database file and nothing else, even if writes come in between or it is
- * interrupted.
+ * A page wipe overwrites deleted content of a database file and nothing else, even if there are writes in between, or
+ * if the wipe is interrupted.
  */
 
 import { spawn, spawnSync } from 'node:child_process';
@@ -35,7 +35,7 @@ async function makeFile(durability: 'disk' | 'process', rows = ROWS): Promise<Wi
 describe.each(['disk', 'process'] as const)(
   'a page wipe of a file that promises commits to the %s',
   (durability) => {
-    it('leaves every row and no byte of a removed or replaced one, again and again', {
+    it('leaves every row and no byte of a removed or replaced one, also when it is repeated', {
       tags: 'long',
     }, async () => {
       const file = await makeFile(durability);
@@ -108,7 +108,7 @@ it('a page wipe waits for a reader of an earlier snapshot, which continues to re
   await file.tables.close();
 });
 
-it('a commit or the caller ends a page wipe, and the mark stays', async () => {
+it('a page wipe that a commit or its caller ends leaves the mark', async () => {
   const file = await makeFile('process');
   const environment = Environment.open(file.path, 'process');
   const write = () => environment.transactNow(() => writeMark(environment));
@@ -128,7 +128,7 @@ it('a commit or the caller ends a page wipe, and the mark stays', async () => {
   await file.tables.close();
 });
 
-it('page wipes beside a process that never stops writing damage no row', {
+it('page wipes during the writes of another process damage no row', {
   tags: 'long',
 }, async () => {
   const rows = 60;

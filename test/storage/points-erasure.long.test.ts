@@ -1,6 +1,6 @@
 /**
- * `backup --follow` beside an erasure beside traffic: each point has all of the run or nothing of it. A point from before the
- * erasure still has it; one from afterwards has not a byte of it.
+ * `backup --follow` runs during an erasure and traffic. Each point contains the run completely or not at all. A point
+ * from before the erasure contains it; a later point contains no byte of it.
  */
 import { randomBytes } from 'node:crypto';
 import { rmSync, writeFileSync } from 'node:fs';
@@ -22,7 +22,7 @@ it('each point contains a run completely or not at all', async () => {
   const gone = [...before].filter(([, row]) => JSON.parse(row)[0] === 'gone').map(([id]) => id);
   const follower = await openFollower(followed);
   const times = [await pass(followed, follower)];
-  // While an erasure order exists, no point is made.
+  // No point is made while an erasure order exists.
   writeFileSync(eraseOrderFile(at.path).given, '');
   await expect(pass(followed, follower)).rejects.toThrow(/are being erased/);
   rmSync(eraseOrderFile(at.path).given);

@@ -1,4 +1,4 @@
-/** `backup --follow` and `restore --to`: points of databases, captures and files that change at the same time. */
+/** `backup --follow` and `restore --to`: points in time of databases, captures and files that change meanwhile. */
 import { spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -139,7 +139,7 @@ describe.each([
     await append(20);
     await pass(followed, follower);
     expect(await readBodies()).toEqual(bodies);
-    // The sealed file is stored once.
+    // The sealed file is stored only once.
     expect((await listNames(followed.store, 'blobs/')).filter((name) => name.endsWith('/done'))).toHaveLength(
       1,
     );
@@ -149,7 +149,7 @@ describe.each([
 });
 
 describe('a point', () => {
-  it('is not made without a change, and costs only what changed', async () => {
+  it('is made only after a change, and stores only what changed', async () => {
     const followed = makeFollowed();
     const main = await fill(followed);
     const follower = await openFollower(followed);
@@ -163,7 +163,7 @@ describe('a point', () => {
     expect(change).toBeLessThan(whole / 5);
     expect(await listPoints(followed.store)).toHaveLength(2);
     const { from_ms } = await follower.pass(now, NEVER);
-    // The place has all data until now, even without a new point.
+    // The place has all data up to now, even without a new point.
     expect(readPointNotes(followed.source.data_dir)).toEqual([{ place: followed.store.name, from_ms }]);
     await follower.close();
     await main.close();
@@ -172,7 +172,7 @@ describe('a point', () => {
   it.each([
     ['in the clear', null],
     ['under a data key', randomBytes(32)],
-  ])('has a database as of one moment, whatever is written while it is read, %s', async (_, key) => {
+  ])('has a database as of one moment, even if rows are written while it is read, %s', async (_, key) => {
     const followed = makeFollowed(key);
     const main = await fill(followed);
     const source = openDatabasePages(join(followed.source.data_dir, 'main.mdb'), key);
@@ -357,7 +357,7 @@ describe('a place of points', () => {
       await expect(restoreTo(killed, null)).rejects.toThrow(/no points|no complete point/);
       const follower = await openFollower(killed);
       await pass(killed, follower);
-      // The objects of the killed process have no point, and are removed when they are old.
+      // The objects of the killed process belong to no point, and are removed when they are old.
       const before = await listNames(killed.store, 'layers/');
       await follower.prune(Date.now() + DAY_MS / 12);
       const after = await listNames(killed.store, 'layers/');
@@ -370,7 +370,7 @@ describe('a place of points', () => {
     expect(kills).toBeGreaterThanOrEqual(7);
   });
 
-  it('forgets what no point contains: old points and removed attachments, but none that returned', async () => {
+  it('removes old points and attachments that no point contains, and keeps attachments that came back', async () => {
     const followed = makeFollowed();
     const main = await fill(followed);
     const files = `${followed.source.capture_db}.files`;
@@ -426,7 +426,7 @@ describe('choosePruned', () => {
 });
 
 describe('the layers of a file', () => {
-  it.each([true, false])('make each of its states, however it changes (%s)', async (keepsBase) => {
+  it.each([true, false])('restore each of its states after any changes (%s)', async (keepsBase) => {
     const states = fc.array(fc.tuple(fc.nat(4), fc.nat(4_095), fc.nat(2), fc.nat(1_000)), {
       minLength: 130,
       maxLength: 130,

@@ -1,4 +1,4 @@
-/** Makes a DATA_DIR and a target, and points of one in the other, for the tests of points. Used in tests. */
+/** Makes a DATA_DIR, a place for its points, and points, for the tests of points. Test thread. */
 import { join } from 'node:path';
 import { FolderStore } from '../../src/storage/bucket/folder-store.ts';
 import type { ObjectStore } from '../../src/storage/bucket/object-store.ts';
@@ -14,7 +14,7 @@ export interface Followed {
   folder: string;
   source: { data_dir: string; capture_db: string; data_key: Uint8Array | null };
   store: ObjectStore;
-  /** The wall clock of the follower; each pass advances it. */
+  /** The wall clock of the follower. Each pass advances this clock. */
   clock: { ms: number };
 }
 

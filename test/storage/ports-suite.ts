@@ -1,4 +1,6 @@
-/** One suite for the ports of all stores: what the product reads and changes, in its own words. Test thread. */
+/**
+ * One suite for the ports of all stores: the reads and changes that the product makes, in its own terms. Test thread.
+ */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { makeAuditEntry, outboxWrite } from '../../src/domain/audit-rows.ts';
 import { FINDINGS, FINDINGS_CODEBASES, FINDINGS_INDEXED, findingRow } from '../../src/domain/finding-rows.ts';
@@ -28,7 +30,7 @@ import { carryAudit } from '../../src/storage/accounts/audit.ts';
 import type { NewestFirst, OldestFirst } from '../../src/storage/ports/page.ts';
 import type { Stores } from '../../src/storage/ports/stores.ts';
 
-/** A store without content. */
+/** An empty store and its ports. */
 export interface OpenPorts {
   stores: Pick<Stores, 'accounts' | 'run_records' | 'experiments'>;
   /** Commits rows of the main database, as actors do. */
@@ -107,7 +109,7 @@ export function describePorts(name: string, prepare: () => OpenPorts | Promise<O
     afterEach(() => store.close());
 
     describe('accounts', () => {
-      it('change several nouns in one transaction, or none', async () => {
+      it('change several kinds of records in one transaction, or none of them', async () => {
         const { accounts } = store.stores;
         const make = (isRefused: boolean) =>
           accounts.transact((tx) => {
@@ -161,7 +163,7 @@ export function describePorts(name: string, prepare: () => OpenPorts | Promise<O
         expect(accounts.keys.findByHash('h1')).toEqual({ ...record, revoked_at });
       });
 
-      it('remove what a deleted organization has, and nothing of others', async () => {
+      it('remove all data of a deleted organization, and no other data', async () => {
         const { accounts } = store.stores;
         const profile = makeProfile('strict', {}, {});
         for (const org of ['org', 'other'])
@@ -252,7 +254,7 @@ export function describePorts(name: string, prepare: () => OpenPorts | Promise<O
         expect(reported.get('r4')).toMatchObject({ project_id: 'web' });
       });
 
-      it('leave audit entries, each of which gets into the log once', async () => {
+      it('leave audit entries, each of which is moved into the log once', async () => {
         const { accounts, run_records } = store.stores;
         const entry = (org_id: string) =>
           makeAuditEntry(OPERATOR, NOW, { org_id, action: 'run.delete', target: 'r1' });

@@ -14,7 +14,7 @@ import { makeFolder } from './folder.ts';
 /** Two of these blocks fill a file. */
 const large = Buffer.alloc(40 << 20, 'large');
 
-/** Stages a block like the log: a full file is written before the next one. */
+/** Stages a block as the log does: a full file is written before the next one is begun. */
 async function stage(files: RawFiles, body: Buffer): Promise<StagedBlock> {
   if (files.isFull) await files.write();
   return files.stage([Buffer.from('head'), body])!;
@@ -24,7 +24,7 @@ function readBody(folder: string, { place }: StagedBlock): Buffer {
   return readRawBlock(folder, place).subarray('head'.length);
 }
 
-it('waiting data of a file is packed while a batch is written to it, and the batch is complete', async () => {
+it('a batch is complete although a raw file to which it was written is packed meanwhile', async () => {
   const folder = makeFolder();
   const files = new RawFiles(folder, []);
   const first = await stage(files, large);
@@ -34,7 +34,7 @@ it('waiting data of a file is packed while a batch is written to it, and the bat
   await files.write();
   const third = await stage(files, Buffer.from('small'));
   expect([second.place.file, third.place.file]).toEqual([first.place.file, first.place.file + 1]);
-  // Like the sealing of a renamed file, which may happen at any time.
+  // The sealing of a renamed file does this, at any time.
   files.release(first.place.file);
   await files.finish();
   files.commit();
@@ -75,7 +75,7 @@ function runOnFullDisk(program: string, env: NodeJS.ProcessEnv = {}): unknown {
 }
 
 it.skipIf(process.platform !== 'linux')(
-  'a write that failed before the wait for it still fails the batch',
+  'a write that fails before the log waits for it still fails the batch',
   () => {
     const folder = makeFolder();
     const program = `
@@ -142,7 +142,7 @@ it.skipIf(process.platform !== 'linux')(
       'EFBIG',
       { first_id: 4, last_id: 6 },
     ]);
-    // The file of the first batch, in which other batches were abandoned, and that of the last batch.
+    // These are the file of the first batch, in which other batches were abandoned, and the file of the last batch.
     expect(files).toBe(2);
     const reader = CaptureReader.open(path);
     for (let id = 1; id <= 6; id++) {

@@ -15,13 +15,13 @@ const makeBodies = (bytes: number) => ({
   request_place: PLACE,
 });
 
-it('blocks and bodies of all files have one bound, and the least recently used goes first', () => {
+it('blocks and bodies of all files share one bound, and the least recently used is dropped first', () => {
   const cache = new ReadCache(100 * KIB);
   const [first, second] = [new CachedFile(cache), new CachedFile(cache)];
   first.keepBlock(makeBlock(1), 40 * KIB);
   second.keepBlock(makeBlock(1), 30 * KIB);
   first.keepBodies(1, makeBodies(20 * KIB));
-  // Each file and each kind has its own entry of the same number.
+  // Blocks and bodies of each file have separate entries, even if they have the same number.
   expect(first.block(1)).not.toBe(second.block(1));
   expect(first.bodies(1)?.request).toHaveLength(20 * KIB);
   expect(second.bodies(1)).toBeUndefined();
@@ -31,7 +31,7 @@ it('blocks and bodies of all files have one bound, and the least recently used g
   expect([first.block(1), first.bodies(1), second.bodies(7)].every((kept) => kept !== undefined)).toBe(true);
 });
 
-it('an entry that is kept again counts once', () => {
+it('an entry that is stored again counts once', () => {
   const cache = new ReadCache(100 * KIB);
   const file = new CachedFile(cache);
   file.keepBodies(2, makeBodies(30 * KIB));
@@ -39,7 +39,7 @@ it('an entry that is kept again counts once', () => {
   expect(file.bodies(2)).toBeDefined();
 });
 
-it('of blocks that are too large only the last one is kept, and bodies that are too large never', () => {
+it('only the last of the blocks that are too large is kept, and bodies that are too large never are', () => {
   const cache = new ReadCache(100 * KIB);
   const [first, second] = [new CachedFile(cache), new CachedFile(cache)];
   first.keepBlock(makeBlock(1), 90 * KIB);
@@ -51,7 +51,7 @@ it('of blocks that are too large only the last one is kept, and bodies that are 
   expect(first.bodies(1)).toBeUndefined();
 });
 
-it('a file forgets its own entries, and everything is dropped for a quiet thread', () => {
+it('a file drops only its own entries, and a quiet thread drops all entries', () => {
   const cache = new ReadCache(100 * KIB);
   const [first, second] = [new CachedFile(cache), new CachedFile(cache)];
   for (const file of [first, second]) {
@@ -69,7 +69,7 @@ it('a file forgets its own entries, and everything is dropped for a quiet thread
   expect(first.bodies(2 ** 32 - 1)).toBeDefined();
   cache.releaseSpare();
   expect([first.block(1), first.bodies(2 ** 32 - 1)]).toEqual([undefined, undefined]);
-  // The whole bound is free again.
+  // Now the whole bound is available again.
   for (const id of [1, 2]) first.keepBlock(makeBlock(id), 48 * KIB);
   expect([1, 2].map((id) => first.block(id)?.first_id)).toEqual([1, 2]);
 });

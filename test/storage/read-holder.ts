@@ -10,5 +10,5 @@ const root = open({
 });
 root.useReadTransaction();
 process.stdout.write('reading\n');
-// One more transaction in the next second, and so on.
+// Keeps the process alive, with the transaction open.
 setInterval(() => {}, 1_000_000);

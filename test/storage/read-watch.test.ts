@@ -35,7 +35,7 @@ const say = (n: number) =>
   });
 
 describe('the watch over reads', () => {
-  it('names a process that reads for long, then ends it', async () => {
+  it('reports a process that reads for a long time, and then ends it', async () => {
     const { path, log } = await openLog();
     await log.append([say(1)]);
     const holder = spawn(process.execPath, [join(import.meta.dirname, 'read-holder.ts'), path], {
@@ -64,12 +64,13 @@ describe('the watch over reads', () => {
     expect(log.listReads().filter(({ pid }) => pid === holder.pid)).toEqual([]);
   });
 
-  it('ends no process that does not have the file open, and none whose transactions are new', async () => {
+  it('ends no process that has not opened the file, and no process whose transactions are short', async () => {
     const { path } = await openLog();
     const clock = createManualClock(0);
     const told: OldRead[] = [];
     let txn = 1;
-    // Like a process in another container: its id belongs to a different process here.
+    // A process in another container has an id that belongs to a different process here. This process stands for the
+    // latter.
     const stranger = spawn(process.execPath, ['-e', 'setInterval(() => {}, 1e6)'], { stdio: 'ignore' });
     await once(stranger, 'spawn');
     const ended = once(stranger, 'close');
@@ -124,7 +125,7 @@ describe('the watch over reads of main.mdb and runs.mdb', () => {
     return { paths, reads, told };
   }
 
-  it('leaves room for all tables in files that it opens first', async () => {
+  it('leaves enough space for all tables in a file that it opens first', async () => {
     const paths = databasePaths(makeFolder());
     await closeStores(openStores(paths));
     const reads = new StoreReads(paths, { tell: () => {} });
@@ -138,7 +139,7 @@ describe('the watch over reads of main.mdb and runs.mdb', () => {
     expect(main.get('t39', [1])).toBe(39);
   });
 
-  it('ends a command that reads for long, and says how old the oldest read is', async () => {
+  it('ends a command that reads for a long time, and says how old the oldest read is', async () => {
     const { paths, reads, told } = await openReads();
     reads.look();
     expect(reads.ages()).toEqual({ 'main.mdb': { oldest_read_s: 0 }, 'runs.mdb': { oldest_read_s: 0 } });
@@ -187,7 +188,7 @@ describe('a long scan beside writes', () => {
   it('does not make the file grow', { tags: 'long' }, async () => {
     const alone = await writeBeside('none');
     expect(await writeBeside('reader')).toBeLessThan(1.1 * alone);
-    // The size with a single transaction.
+    // This checks that a single transaction would make the file grow.
     expect(await writeBeside('one transaction')).toBeGreaterThan(2 * alone);
   });
 });

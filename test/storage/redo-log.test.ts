@@ -49,7 +49,7 @@ function step(seq: number, key = 'a'): JournalWrite[] {
   ];
 }
 
-/** Another process's view of the file, without asking the process that has it open. */
+/** Reads the file in another process, without a question to the process that has it open. */
 function readElsewhere(folder: string): { events: number; rows: number; steps: number } {
   const program = `
     import { LmdbJournal } from ${JSON.stringify(JOURNAL)};
@@ -67,7 +67,7 @@ function readElsewhere(folder: string): { events: number; rows: number; steps: n
 }
 
 /**
- * Logs steps until it is killed after this many acknowledgements.
+ * Runs a process that logs steps until it is killed after this many acknowledgements.
  * @returns the last acknowledged step. Each step waits until the previous one was reported, because the event loop
  *   writes to a pipe that is briefly full.
  */
@@ -118,7 +118,7 @@ describe('commits behind a redo log', () => {
       expect([...tables.range('t', { prefix: ['a'] })]).toHaveLength(seq);
       expect(journal.load('run', 'a').events).toHaveLength(seq);
     }
-    // Without further commits, the log's own timer writes the last ones.
+    // There are no further commits, so the log's own timer writes the last ones to the database.
     for (let seq = 6; seq <= 8; seq++) await commit(journal, step(seq));
     while (readElsewhere(folder).steps < 8) await new Promise((resolve) => setImmediate(resolve));
     expect(readElsewhere(folder)).toEqual({ events: 8, rows: 8, steps: 8 });
@@ -134,7 +134,7 @@ describe('commits behind a redo log', () => {
     await commit(journal, step(1, 'b'));
     journal.settle();
     await commit(journal, step(1));
-    // All in one tick, so the log's own timer writes nothing.
+    // All of this happens in one tick, so the log's own timer writes nothing.
     expect(journal.load('run', 'b').events).toHaveLength(1);
     expect(journal.load('run', 'aa').events).toHaveLength(0);
     expect(journal.load('rum', 'a').events).toHaveLength(0);
@@ -151,7 +151,7 @@ describe('commits behind a redo log', () => {
     await commit(journal, step(1, 'b'));
     journal.settle();
     await commit(journal, step(1));
-    // No tick lies between, so the log's own clock brings nothing in.
+    // No tick is in between, so the log's own timer writes nothing to the database.
     expect(tables.get('t', ['b', 1])).toEqual({ at: 1 });
     expect(tables.get('t', ['a', 2])).toBeUndefined();
     expect(readElsewhere(folder).rows).toBe(1);
@@ -160,7 +160,7 @@ describe('commits behind a redo log', () => {
     await Promise.all([journal.close(), tables.close()]);
   });
 
-  it('are all read, including snapshots, however many there are', async () => {
+  it('are all read, including snapshots, in any number', async () => {
     const journal = openJournal(makeFolder());
     const keys = Array.from({ length: 100 }, (_, number) => `k${number}`);
     for (const key of keys) await commit(journal, step(1, key));
@@ -181,7 +181,7 @@ describe('commits behind a redo log', () => {
     await journal.close();
   });
 
-  it('go directly to the database, after all earlier commits, if other threads wait for their rows', async () => {
+  it('are written directly to the database, after all earlier commits, if other threads wait for their rows', async () => {
     const folder = makeFolder();
     const journal = openJournal(folder);
     await commit(journal, step(1));
@@ -194,13 +194,13 @@ describe('commits behind a redo log', () => {
     await journal.close();
   });
 
-  it('survive kills, each of them once, with an unbroken history', { tags: 'long' }, async () => {
+  it('survive kills: each exists once, in an unbroken history', { tags: 'long' }, async () => {
     const folder = makeFolder();
     let told = 0;
     for (const after of [3, 1, 200]) {
       const paths = databasePaths(folder);
       told = await killWriter(folder, told + 1, after);
-      // Commits in progress may have been acknowledged, so the next writer must know them.
+      // Commits in progress may have been acknowledged, so the next process must know them.
       await tryStores(paths);
       const journal = openJournal(folder);
       const tables = new LmdbTables(paths.runs, 'process');
@@ -215,7 +215,7 @@ describe('commits behind a redo log', () => {
     }
   });
 
-  it('are applied from the logs of all hosts, also after their number changed', {
+  it('are applied from the logs of all hosts, even if the number of hosts has changed', {
     tags: 'long',
   }, async () => {
     const folder = makeFolder();
@@ -229,7 +229,7 @@ describe('commits behind a redo log', () => {
     await tables.close();
   });
 
-  it('are not counted again when an applied log is found', async () => {
+  it('are not counted again if a log was applied before', async () => {
     const folder = makeFolder();
     const paths = databasePaths(folder);
     let journal = openJournal(folder);
@@ -245,7 +245,7 @@ describe('commits behind a redo log', () => {
     expect(readElsewhere(folder)).toEqual({ events: 7, rows: 7, steps: 7 });
   });
 
-  it('skip a log that continues another state of the database', async () => {
+  it('are not read from a log that continues another state of the database', async () => {
     const folder = makeFolder();
     const paths = databasePaths(folder);
     let journal = openJournal(folder);
@@ -271,7 +271,7 @@ describe('commits behind a redo log', () => {
     await journal.close();
   });
 
-  it('that are too large for the log go around it', async () => {
+  it('that are too large for the log are written directly to the database', async () => {
     const folder = makeFolder();
     const journal = openJournal(folder);
     await commit(journal, step(1));
@@ -350,11 +350,11 @@ describe('commits behind a redo log', () => {
 describe('a redo log', () => {
   const put = (text: string) => (into: Buffer, at: number) => at + into.write(text, at, 'latin1');
 
-  it('returns the records before the first damaged one, whatever the damage', () => {
+  it('returns the records before the first damaged one, for any damage', () => {
     const folder = makeFolder();
     const path = join(folder, 'x.redo');
     const log = new RedoLog(path, 65_536);
-    // Old records remain after the new beginning.
+    // The bytes of old records remain after the new ones.
     for (let n = 0; n < 40; n++) log.append(put(`old record ${n}`));
     log.beginAgain();
     const texts = Array.from({ length: 20 }, (_, n) => `record ${'x'.repeat(n)}`);
@@ -384,7 +384,7 @@ describe('a redo log', () => {
           expect(texts.slice(0, found.length)).toEqual(found);
           let end = 28;
           for (const text of found) end += 16 + text.length;
-          // Every record that ends before the damage exists.
+          // Every record that ends before the damage is returned.
           if (found.length < texts.length) expect(end + 16 + texts[found.length]!.length).toBeGreaterThan(at);
         },
       ),
@@ -392,7 +392,7 @@ describe('a redo log', () => {
     );
   });
 
-  it('is recreated if the file is something else, and reports when it is full', () => {
+  it('is made again if the file is not a redo log, and reports when it is full', () => {
     const path = join(makeFolder(), 'x.redo');
     for (const content of ['', 'something else', 'USREDO01short']) {
       rmSync(path, { force: true });
@@ -410,7 +410,7 @@ describe('a redo log', () => {
     expect(existsSync(path)).toBe(true);
   });
 
-  it('holds changes as they were', () => {
+  it('contains changes unchanged', () => {
     const key = fc.uint8Array({ minLength: 1, maxLength: 40 }).map((bytes) => Buffer.from(bytes));
     const database = fc.constantFrom('journal', 'rows:t', 'rows:run_steps');
     const change: fc.Arbitrary<Change> = fc.oneof(
@@ -450,7 +450,7 @@ describe('the turn of the writing threads', () => {
     vi.useRealTimers();
   });
 
-  /** A journal with one acknowledged step, while another thread has the turn. */
+  /** Makes a journal with one acknowledged step, while another thread has the turn. */
   async function promiseBehindAnother() {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     const memory = WriteTurn.allocate();
@@ -462,7 +462,7 @@ describe('the turn of the writing threads', () => {
     return { folder, journal, other, own: new WriteTurn(memory, 0) };
   }
 
-  it('waits for another thread, and writes once that one is done', async () => {
+  it('waits for another thread, and writes when that thread is done', async () => {
     const { folder, journal, other } = await promiseBehindAnother();
     vi.advanceTimersByTime(last_yield_ms);
     expect(readElsewhere(folder).rows).toBe(0);

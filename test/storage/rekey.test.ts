@@ -1,6 +1,6 @@
 /**
- * A change of the data key: afterwards everything is there, and only the new key opens it. rekey-kill.long.test.ts ends
- * it at each of its steps.
+ * A change of the data key. Afterwards all data exists, and only the new key opens it. rekey-kill.long.test.ts kills
+ * the change at each of its steps.
  */
 import { cpSync, existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -41,10 +41,10 @@ describe('a change of the data key', () => {
     const counted = makeFolder();
     cpSync(folder, counted, { recursive: true });
     const { steps } = rekeyKilled(counted, null, -1);
-    // In the middle of the copies: no file is replaced yet, and everything begins again.
+    // The change is killed in the middle of the copies. No file has been replaced, so the next change starts over.
     expect(rekeyKilled(folder, null, Math.floor(steps / 3)).signal).toBe('SIGKILL');
     expect(leftOver(folder)).not.toEqual([]);
-    // In the middle of the replacements: the last steps are removals and the plan itself.
+    // The change is killed in the middle of the replacements. The last steps after these remove old files and the plan.
     expect(rekeyKilled(folder, null, steps - 10).signal).toBe('SIGKILL');
     expect(existsSync(join(folder, 'rekey.json'))).toBe(true);
     expect(await rekey(folder, null, NEW)).toMatchObject({ was_finished: true });
@@ -56,7 +56,7 @@ describe('a change of the data key', () => {
     const stored = await fill(folder, OLD);
     for (const name of ['main.mdb', 'capture.mdb']) {
       const claim = await claimWriter(join(folder, name), { patience_ms: 0 });
-      // This process holds it itself; to the command that is another one.
+      // This process holds the claim. For the command, it is another process.
       await expect(rekey(folder, OLD, NEW)).rejects.toThrow(RekeyError);
       await claim.release();
     }

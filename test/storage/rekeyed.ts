@@ -57,7 +57,7 @@ export async function fill(folder: string, key: Key): Promise<Buffer[]> {
   return stored;
 }
 
-/** Checks that all data is readable with this key, and only with it, unless the key is null. */
+/** Checks that all data is readable with this key. If the key is not null, checks that no other key opens the data. */
 export async function check(folder: string, key: Key, stored: readonly Buffer[]): Promise<void> {
   const { main, runs } = openStores(databasePaths(folder, key));
   const values = [...main.range<string>('t', { prefix: [] })].map(({ value }) => value);
@@ -95,7 +95,7 @@ export const leftOver = (folder: string) =>
 const hex = (key: Key) => key?.toString('hex') ?? 'none';
 
 /**
- * A change from `OLD`, or from no key, to `NEW` in a process that is killed at a step.
+ * Changes the key from `OLD`, or from no key, to `NEW` in a process that is killed at a step.
  * @param at -1: it is not killed, and reports the number of steps
  */
 export function rekeyKilled(folder: string, from: Key, at: number): { signal: string | null; steps: number } {

@@ -1,5 +1,5 @@
 /**
- * Restores of backups that attackers made or that are damaged, restores that are killed, and plans that attackers
+ * Restores of backups that an attacker made or that are damaged, restores that are killed, and plans that an attacker
  * wrote.
  */
 import { execFileSync, spawnSync } from 'node:child_process';
@@ -69,7 +69,7 @@ function editManifest(edit: (files: Entry[]) => void): void {
   writeFileSync(path, JSON.stringify(manifest));
 }
 
-/** Like an attacker who adds a file with its correct digest. */
+/** Adds a file with its correct digest to the backup, as an attacker could. */
 function plant(kind: string, name: string, content = 'planted'): void {
   if (!/\0/.test(name)) {
     mkdirSync(join(copy, name, '..'), { recursive: true });
@@ -141,7 +141,7 @@ describe('a manipulated backup', () => {
     await expect(restoreBackup(copy, target, quiet)).rejects.toThrow('secrets in the backup is a link');
   });
 
-  it('with hard links makes copies', async () => {
+  it('with hard links is restored as copies', async () => {
     linkSync(join(copy, 'secrets', 'jwt-secret'), join(folder, 'same'));
     await restoreBackup(copy, target, quiet);
     expect(statSync(join(target.data_dir, 'secrets', 'jwt-secret')).nlink).toBe(1);
@@ -165,7 +165,7 @@ describe('a damaged backup', () => {
   }
 
   it.each(['main.mdb', 'runs.mdb', 'capture.mdb', 'capture.1-40.mdb'])(
-    'with garbage for %s is refused, and nothing stays behind',
+    'with garbage for %s is refused, and no file is left',
     async (name) => {
       replace(name, Buffer.from('garbage '.repeat(5_000)));
       await expect(restoreBackup(copy, target, quiet)).rejects.toThrow(
@@ -175,9 +175,9 @@ describe('a damaged backup', () => {
     },
   );
 
-  it('on which LMDB ends the process is named, and nothing stays behind', { tags: 'long' }, async () => {
+  it('is named if LMDB ends the process on it, and no file is left', { tags: 'long' }, async () => {
     const bytes = readFileSync(join(copy, 'main.mdb'));
-    // The heads stay valid, but all page numbers lead nowhere.
+    // The heads stay valid, but all page numbers are invalid.
     replace('main.mdb', Buffer.concat([bytes.subarray(0, 8_192), Buffer.alloc(bytes.length - 8_192, 0x5a)]));
     const { code, stderr } = await runCli(['restore', '--from', copy], { DATA_DIR: target.data_dir });
     expect(code).toBe(1);
@@ -214,7 +214,7 @@ describe('a killed restore', () => {
         ['retention', '--confirm'],
       ];
       writeFileSync(join(folder, 'key'), randomBytes(32), { mode: 0o600 });
-      // Each command at one of the moments.
+      // Each command is tried at one of the moments, and all of them at the first.
       for (const argv of at === 0 ? commands : [commands[at % commands.length]!]) {
         const { code, stderr } = await runHere(argv, env);
         expect(stderr, argv[0]).toContain('is not complete');

@@ -1,4 +1,4 @@
-/** The stored note of the last accepted deletion pass: reading it, damage to it, and the operator's messages. */
+/** The stored record of the last accepted deletion pass: how it is read, damage to it, and messages to the operator. */
 import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -15,7 +15,7 @@ const START: ClockReading = {
   boot_id: 'e2a9f4b0-0000-4000-8000-000000000001',
 };
 
-/** A machine on which time passes and whose wall clock jumps. */
+/** A simulated machine on which time passes, and whose wall clock can jump. */
 function makeMachine() {
   const path = join(makeFolder(), 'retention-clock');
   const clock = createManualClock();
@@ -75,7 +75,7 @@ describe('the record of the last accepted pass', () => {
 });
 
 describe('passes of deletion by age', () => {
-  it('follow the clock while the machine explains it, also across a start of the service', async () => {
+  it('follow the wall clock while the machine’s uptime agrees with it, also across a start of the service', async () => {
     const { make, pass, read, warnings } = makeMachine();
     let ages = make();
     expect(await ages.nowForAges()).toBe(START.wall_ms);

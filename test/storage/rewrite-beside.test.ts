@@ -49,7 +49,7 @@ function expectSame(after: Map<number, string>, before: Map<number, string>): vo
 }
 
 describe('a change of the key of captures beside traffic', () => {
-  it('keeps everything under either key; the rest follows when the service is stopped', {
+  it('keeps everything under the old or the new key; the rest is changed when the service is stopped', {
     tags: 'long',
   }, async () => {
     const old = { path: join(makeFolder(), 'capture.mdb'), key: randomBytes(32) };
@@ -67,10 +67,10 @@ describe('a change of the key of captures beside traffic', () => {
       await rekeyCaptures({ ...place(old), to: next.key }, () => {});
       expect(writer.lines.slice(from).filter((line) => line.startsWith('append')).length).toBeGreaterThan(1);
       await writer.next('append');
-      // A reader with open files continues with the old key.
+      // A reader that has the files open continues with the old key.
       followed.refresh();
       expect(Buffer.from(followed.body(1, 'request')!).toString('latin1')).toBe(body);
-      // A second order has nothing left to do.
+      // A second order has no more work to do.
       await rekeyCaptures({ ...place(old), to: next.key }, () => {});
       await expect(rekeyCaptures({ ...place(old), to: randomBytes(32) }, () => {})).rejects.toThrow(
         RewriteError,
@@ -124,7 +124,7 @@ describe('a change of the key of captures beside traffic', () => {
     expect((await listKeyIds({ path: capture_db, key: to })).size).toBe(1);
   });
 
-  it('is refused from or to no key', async () => {
+  it('is refused if there is no old or no new key', async () => {
     const at = { path: join(makeFolder(), 'capture.mdb'), key: null };
     await (await CaptureLog.open({ path: at.path, redact: true })).close();
     await expect(rekeyCaptures({ ...place(at), to: randomBytes(32) }, () => {})).rejects.toThrow(
@@ -134,7 +134,7 @@ describe('a change of the key of captures beside traffic', () => {
 });
 
 describe('unused space of capture files', () => {
-  /** A sealed file and a live one, in which one run has most exchanges. */
+  /** Makes a sealed file and a live file, in which one run has most exchanges. */
   async function fillMostly(at: Filled, each: number): Promise<void> {
     const log = await CaptureLog.open({ path: at.path, redact: true, decode: decodeExchange });
     const body = (bytes: number) => Buffer.from(randomBytes(bytes).toString('hex'));

@@ -1,6 +1,6 @@
 /**
- * kill -9 of the process that changes the key of captures during its traffic, at each step: both keys open all captures
- * at that moment, and the next process finishes the change.
+ * A process that changes the key of captures during its traffic is killed (kill -9) at each step. At that moment both
+ * keys open all captures, and the next process finishes the change.
  */
 import { randomBytes } from 'node:crypto';
 import { cpSync, rmSync } from 'node:fs';
@@ -14,7 +14,7 @@ import { findRewriteOrder, giveRewriteOrder } from '../../src/storage/capture/re
 import { fillThree, readAll, Writer } from './erasing.ts';
 import { makeFolder } from './folder.ts';
 
-it('a killed rewrite is readable with either key at any step, and is finished', async () => {
+it('files are readable with either key after a rewrite was killed at any step, and the rewrite is finished later', async () => {
   const full = { path: join(makeFolder(), 'capture.mdb'), key: randomBytes(32) };
   const to = randomBytes(32);
   await fillThree(full, 'a secret', 24);

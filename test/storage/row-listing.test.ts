@@ -1,4 +1,4 @@
-/** Runs of an earlier version get into the lists exactly once, even if that is interrupted several times. */
+/** Runs of an earlier version are added to the lists exactly once, even if this work is interrupted several times. */
 
 import { expect, it } from 'vitest';
 import { RUN_LISTS } from '../../src/domain/run-list.ts';
@@ -25,7 +25,7 @@ it('every run is listed under its project and under all; an interrupted listing 
   await listOldRows(tables, RUN_LISTING, () => false);
   expect(listed()).toEqual(Array.from({ length: count }, (_, at) => `run-${at}`));
   expect([...tables.range(RUN_LISTS, { prefix: ['acme', 'p1'] })]).toHaveLength(Math.floor((count + 1) / 3));
-  // Nothing is left to do, however many rows there are.
+  // The listing is complete, so a further call does nothing even with many rows.
   await tables.transact((tx) =>
     tx.write({ op: 'remove', table: RUN_LISTS, row: ['acme', '', 1_700_000_000_000, 'run-0'] }),
   );

@@ -1,4 +1,6 @@
-/** Reads of runs and of usage: the same from tables of this machine and from the shared database of several boxes. */
+/**
+ * Reads of runs and of usage return the same from tables of this machine and from the shared database of several boxes.
+ */
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { GATHERED_STEPS, gatherSteps, type StoredStep } from '../../src/domain/gathered-steps.ts';
@@ -75,7 +77,7 @@ class BothStores {
     this.#batch++;
   }
 
-  /** What both answer. */
+  /** Asks both stores, and expects the same answer. */
   async ask<Value>(question: (reads: RunReads) => Promise<Value>): Promise<Value> {
     const [own, shared] = await Promise.all(this.reads.map(question));
     expect(shared).toEqual(own);
@@ -90,7 +92,7 @@ const stepOf = (step_index: number): StoredStep => {
   return { step_index, step };
 };
 
-/** Steps whose first ones are gathered, as after a finish that is still being tidied. */
+/** The writes of steps. The first ones are gathered in one row, as during the work after a finish. */
 function stepWrites(indices: readonly number[], gathered: number): RowWrite[] {
   const writes: RowWrite[] = [];
   for (let at = 0; at < gathered; at += GATHERED_STEPS) {
@@ -103,7 +105,7 @@ function stepWrites(indices: readonly number[], gathered: number): RowWrite[] {
   return writes;
 }
 
-it('steps of a run, from any place, gathered or not', async () => {
+it('steps of a run, from any index, gathered or single', async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.uniqueArray(fc.nat(600), { maxLength: 300 }),
@@ -133,7 +135,7 @@ it('steps of a run, from any place, gathered or not', async () => {
   );
 });
 
-it('single steps of a run that goes on', async () => {
+it('single steps of a run that has not finished', async () => {
   const both = await BothStores.open();
   expect(await both.ask((reads) => reads.findLastStep(RUN))).toBeUndefined();
   await both.write(stepWrites([0, 1, 7], 0));
@@ -158,7 +160,7 @@ it('reports of a run', async () => {
   expect(await both.ask((reads) => reads.findReports(RUN, []))).toEqual([]);
 });
 
-it('totals, where each step stores them', async () => {
+it('totals that each step stores', async () => {
   const both = await BothStores.open();
   const totals = { run_id: 'r', outcome: '', steps: 2, tokens: 7 };
   await both.write([{ op: 'put', table: RUN_TOTALS, row: ['org_a', 'r'], value: totals }]);

@@ -56,7 +56,7 @@ async function askAs(owner: CaptureOwner, folders: string[], ...runIds: string[]
   }
 }
 
-it('outcomes of an earlier version are found before and after they are listed by id', async () => {
+it('outcomes that an earlier version stored are found before and after they are listed by id', async () => {
   await oldRun('acme', 'one', 'finished', 'success');
   await oldRun('beta', 'one', 'finished', 'failure: Error');
   await oldRun('acme', 'two', 'running', '');
@@ -97,7 +97,7 @@ it('each change of a mark is logged once, and a mark can be removed', async () =
   expect(await ask([dir], 'one')).toEqual([NO_WORDS]);
 });
 
-it('marks of an earlier version are read; of several organizations, the latest permitted one counts', async () => {
+it('marks that an earlier version stored are read; among marks of several organizations, the latest permitted one counts', async () => {
   const legacy = { mark: 'good', marked_at: '2026-01-01T00:00:00.000Z', marked_by: 'usr_ann' };
   const say = (org_id: string, nowMs: number, tags: string[]) =>
     stores.accounts.transact((tx) =>
@@ -181,7 +181,6 @@ it.each([
     'acme',
   ]);
   expect(await failedFor({ org: tenant, owner: identity, emails: ['ops@example.com'] })).toEqual([tenant]);
-  // A failure reported by an organization whose reports do not count has no effect beside the success of one whose
-  // reports do.
+  // One organization reports a failure, but its reports do not count. Another reports a success, and its reports count.
   expect(await ask([dir], 'one')).toEqual([{ ...NO_WORDS, outcome: 'success' }]);
 });

@@ -47,7 +47,7 @@ async function fill(path: string, key: Buffer | null = KEY): Promise<Buffer[]> {
   await log.rotate();
   await append([bodyOf(3)]);
   await log.close();
-  // Under pressure, blocks are stored raw.
+  // With this option, blocks are stored raw, as under pressure.
   log = await CaptureLog.open({ ...options, pressed_rate: 0 });
   await append(Array.from({ length: 6 }, (_, i) => largeOf(i)));
   await log.close();
@@ -94,7 +94,7 @@ describe('a capture database under a data key', () => {
         for (const needle of needles) expect(bytes.includes(needle), `${needle} in ${file}`).toBe(false);
     };
     check();
-    // The next process packs them.
+    // The next process packs the raw blocks.
     const log = await CaptureLog.open({ path, redact: true, data_key: KEY, decode: decodeExchange });
     while ((await log.packSome(100)) > 0);
     while ((await log.indexSome(decodeExchange, 100)) > 0);
@@ -124,7 +124,7 @@ describe('a capture database under a data key', () => {
     expect(sealed).not.toEqual(other);
   });
 
-  it('is refused under another key, without one, and with one if it is not encrypted', async () => {
+  it('is refused under another key and without a key; an unencrypted one is refused with a key', async () => {
     const path = join(makeFolder(), 'capture.mdb');
     await fill(path);
     const sealed = join(path, '..', 'capture.1-23.mdb');
@@ -157,7 +157,7 @@ describe('a capture database under a data key', () => {
     await reader.close();
   });
 
-  it('loses only an altered block, and never shows another text', async () => {
+  it('loses only an altered block, and never shows an altered text', async () => {
     const path = join(makeFolder(), 'capture.mdb');
     const log = await CaptureLog.open({ path, redact: true, data_key: KEY });
     const bodies = Array.from({ length: 12 }, (_, i) =>

@@ -65,7 +65,7 @@ it('a sealed log holds acknowledged runs, which the next process reads', async (
   for (let seq = 1; seq <= 30; seq++) await commit(first, seq, `${CANARY} ${seq}`);
   const log = readFileSync(redoLogPath(databasePaths(folder), 1));
   expect(log.includes(CANARY)).toBe(false);
-  // As a killed process leaves it: none of its records are in the database yet.
+  // A killed process leaves this state: its records are not in the database yet.
   const copy = makeFolder();
   const paths = databasePaths(copy, KEY);
   await openRuns(copy).close();
@@ -84,7 +84,7 @@ it('a sealed log holds acknowledged runs, which the next process reads', async (
   for (const { path: file, bytes } of readAllFiles(folder)) expect(bytes.includes(CANARY), file).toBe(false);
 });
 
-it('a wrong key, a missing one, and one for unencrypted data have different errors', async () => {
+it('a wrong key, a missing key, and a key for unencrypted data have different errors', async () => {
   const sealed = makeFolder();
   await tryStores(databasePaths(sealed, KEY));
   const plain = makeFolder();
@@ -107,7 +107,7 @@ it('a wrong key, a missing one, and one for unencrypted data have different erro
   const needless = await refusal(plain, KEY);
   expect(needless).toBeInstanceOf(DataKeyError);
   expect(needless!.message).toMatch(/is not encrypted, and DATA_KEY_FILE is set: understudy rekey/);
-  // Nothing was changed by trying.
+  // The attempts changed nothing.
   expect(await refusal(sealed, KEY)).toBeNull();
   expect(await refusal(plain, null)).toBeNull();
 });
@@ -157,14 +157,14 @@ it('an altered record of a redo log is skipped', async () => {
   await commit(journal, 2, 'second');
   const promised = readFileSync(log);
   await journal.close();
-  // Both records unchanged, and the database without them.
+  // A log with both records unchanged, and a database without them.
   const fresh = makeFolder();
   const before = openRuns(fresh);
   await before.close();
   const target = redoLogPath(databasePaths(fresh, KEY), 1);
   const spoilt = Buffer.concat([readFileSync(target).subarray(0, 24), promised.subarray(24)]);
   writeFileSync(target, spoilt);
-  // Sealed for another log's identity, so it does not open here and does not count as a record.
+  // The record was encrypted for another log, so it does not open here and is not read.
   const again = openRuns(fresh);
   expect(again.load('run', 'r').events).toEqual([]);
   await again.close();

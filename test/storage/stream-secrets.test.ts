@@ -42,7 +42,7 @@ function makeFrame(payload: string): Buffer {
   return out;
 }
 
-/** Payloads of complete frames, after a check of lengths and both checksums. */
+/** Checks lengths and both checksums of complete frames. @returns their payloads */
 function readPayloads(stream: Buffer): string[] {
   const payloads: string[] = [];
   for (let at = 0; at < stream.length; ) {
@@ -61,7 +61,7 @@ const cuts = fc.array(fc.nat(1_000), { maxLength: 40 });
 const masked = /^Sure, the key is (\[redacted\])+ and yours (\[redacted\])+, "quoted" and\nnew\.$/;
 
 describe('secrets in pieces', () => {
-  it('are found in server-sent events, wherever these are cut', () => {
+  it('are found in server-sent events that are cut at any place', () => {
     fc.assert(
       fc.property(
         cuts,

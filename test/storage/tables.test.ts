@@ -64,7 +64,7 @@ describe('row keys', () => {
     );
   });
 
-  it('refuse values without a place in the order or in LMDB', () => {
+  it('refuse values that have no order or that LMDB cannot store', () => {
     for (const bad of [[Number.NaN], [Infinity], ['\ud800'], ['x'.repeat(2_000)], []])
       expect(() => encodeRowKey(bad as RowKey)).toThrow(RangeError);
   });
@@ -153,7 +153,7 @@ describe('a journal in two files', () => {
     await main.close();
   });
 
-  it('passes on which actors of either store have another owner', async () => {
+  it('reports the actors of both stores that have another owner', async () => {
     const stores = ['main', 'quick'].map((name) => {
       const inner = new MemoryJournal();
       const left: string[] = [];

@@ -32,7 +32,7 @@ interface Said {
 
 let count = 0;
 
-/** A turn: alternating messages of user and assistant, and the answer to the last one. */
+/** A turn: alternating messages of user and assistant, and the answer to the last message. */
 function turn(
   { run_id = 'r', user, answers, system = 'You help.' }: Said,
   part: Partial<CapturedExchange> = {},
@@ -122,7 +122,7 @@ class Indexed {
         try {
           frames.push(zstdDecompressSync(bytes.subarray(at)));
         } catch {
-          // Four bytes that only look like the beginning of a frame.
+          // These four bytes only look like the beginning of a frame.
         }
       }
       return frames;
@@ -194,7 +194,7 @@ describe.each([
     const db = await new Indexed(key).open();
     await db.store(turn({ user: ['first'], answers: ['one'] }));
     await db.log.append([turn({ run_id: 's', user: ['second'], answers: ['two'] })]);
-    // As a killed process leaves it: stored, but not in the index.
+    // A killed process leaves this state: exchanges are stored, but not in the index.
     const copy = new Indexed(key);
     cpSync(db.folder, copy.folder, { recursive: true });
     await copy.open();
@@ -209,7 +209,7 @@ describe.each([
     expect(again.find('second')).toEqual([2]);
   });
 
-  it('is rebuilt if a segment is damaged, cut, missing or something else', async () => {
+  it('is built again if a segment is damaged, cut off, missing or not a segment', async () => {
     const db = await new Indexed(key).open();
     for (let at = 0; at < 6; at++)
       await db.store(turn({ run_id: `r${at}`, user: [`common word${at}`], answers: ['x'] }));
@@ -229,7 +229,7 @@ describe.each([
     expect(readdirSync(textIndexFolder(db.path)).filter((name) => name.endsWith('.part'))).toEqual([]);
   });
 
-  it('reports to a reader how much damage leaves unsearched, and the writer rebuilds it', async () => {
+  it('tells a reader how many exchanges are not searchable after damage, and the writer builds it again', async () => {
     const db = await new Indexed(key).open();
     await db.store(turn({ run_id: 'a', user: ['common'], answers: ['x'] }));
     await db.store(turn({ run_id: 'b', user: ['common'], answers: ['y'] }));
@@ -314,7 +314,7 @@ describe.each([
     expect(again.segments.length).toBeLessThan(25);
   });
 
-  it('does not find the content of a former database at its place', async () => {
+  it('does not find the content of a former database at the same path', async () => {
     const db = await new Indexed(key).open();
     await db.store(turn({ run_id: 'a', user: ['formerword'], answers: ['x'] }));
     await db.log.close();
@@ -374,7 +374,7 @@ it('the index contains nothing of a failed append', async () => {
   expect(db.state.unsearched).toBe(0);
 });
 
-it('the index finds what was stored under pressure after a later pass has read it', async () => {
+it('the index finds exchanges that were stored under pressure, after a later pass has read them', async () => {
   const db = await new Indexed().open({ pressed_rate: 1 });
   const all = Array.from({ length: 200 }, (_, at) =>
     turn({ run_id: `r${at}`, user: [`common pressed${at}`], answers: ['x'] }),

@@ -15,7 +15,7 @@ import { makeFolder } from './folder.ts';
 
 type Key = Buffer | null;
 
-/** Exchanges by id from `first` on: words and run. */
+/** Exchanges with consecutive ids from `first` on, each with its words and its run. */
 interface Exchanges {
   first: number;
   words: string[][];
@@ -153,7 +153,7 @@ it('a long exchange is cut, and the cut is counted', { tags: 'long' }, () => {
   expect(builder.cut).toBe(1);
 });
 
-it('a long text without spaces keeps the pairs of its characters', () => {
+it('a long text without spaces is indexed by pairs of its characters', () => {
   const builder = new SegmentBuilder(1);
   const text = `${'日'.repeat((1 << 16) - 1)}本語${'日'.repeat(100)}`;
   builder.add({ run: 0, mark: '', texts: [text, `𠮷${text.slice(1)}`, `x${text}`] });
@@ -190,12 +190,12 @@ describe('merging', () => {
     expect(chooseMerge(ranges(1, 90, 1, 90, 1, 90, 1, 90, 1, 90))?.length).toBe(8);
   });
 
-  it('skips what follows a gap', () => {
+  it('skips segments after a gap', () => {
     const apart = ranges(1, 1, 1, 1, 1, 1, 1, 1, 1).filter(({ first_id }) => first_id !== 5);
     expect(chooseMerge(apart)).toBeNull();
   });
 
-  it('keeps the number of segments small, and writes each exchange seldom', () => {
+  it('keeps the number of segments small, and writes each exchange only a few times', () => {
     let segments: { first_id: number; last_id: number }[] = [];
     let written = 0;
     for (let id = 1; id <= 4_096; id++) {

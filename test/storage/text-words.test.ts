@@ -10,7 +10,7 @@ function wordsOf(text: string): string[] {
   return words;
 }
 
-/** Whether one text holds every term of a query. */
+/** Whether one text contains every term of a query. */
 function finds(query: string, text: string): boolean {
   return parseTextQuery(query).every((term) => findTerm(text, term) !== null);
 }
@@ -38,12 +38,12 @@ describe('words', () => {
     expect(wordsOf(text)).toEqual(words);
   });
 
-  it('of a text are cut if they are long, and the next one follows', () => {
+  it('of a text are cut if they are long, and the next word is still found', () => {
     expect(wordsOf(`${'x'.repeat(10_000)} end`)).toEqual(['x'.repeat(WORD_CHARS), 'end']);
     expect(wordsOf(`${'É'.repeat(10_000)} end`)).toEqual(['e'.repeat(WORD_CHARS), 'end']);
   });
 
-  it('of a text are returned with their place', () => {
+  it('of a text are returned with their position', () => {
     const places: [string, number, string][] = [];
     const text = 'Ein Tür 日本 x';
     eachWord(text, (word, position, start, end) => places.push([word, position, text.slice(start, end)]));
@@ -107,7 +107,7 @@ describe('a query', () => {
   });
 });
 
-it('run numbers have 53 bits, and differ from the one for no run', () => {
+it('run numbers have 53 bits, and differ from the number that means no run', () => {
   const keys = new Set(Array.from({ length: 100_000 }, (_, at) => runKey(`conv_${at}`)));
   expect(keys.size).toBe(100_000);
   expect(runKey(null)).toBe(0);

@@ -8,7 +8,7 @@ import { tryStores } from '../../src/storage/lmdb/stores.ts';
 import { makeFolder } from './folder.ts';
 
 const PAGE = 4_096;
-/** Where the head stores the number of allocated pages and the transaction (liblmdb's mdb.c). */
+/** Offsets in the head of the number of allocated pages and of the transaction (liblmdb's mdb.c). */
 const LAST_PAGE_AT = 24 + 24 + 96;
 
 function openFile(path: string): RootDatabase<Buffer, string> {
@@ -33,8 +33,8 @@ function readRows(path: string): Map<string, string> {
 }
 
 /**
- * Many rows that are removed again at once, until a transaction has allocated pages at the end of the file and freed
- * them without writing them.
+ * Writes and removes many rows, until a transaction has allocated pages at the end of the file and freed them without
+ * writing them.
  */
 async function makeShortFile(path: string, keep: number): Promise<void> {
   const root = openFile(path);
@@ -76,7 +76,7 @@ describe('a file that is shorter than its head says', () => {
     expect(() => checkFileHead(path)).toThrow(/cut off: 24576 bytes of/);
   });
 
-  it('is judged in bounded time, and without a crash, whatever its pages contain', {
+  it('is checked in bounded time and without a crash, whatever its pages contain', {
     tags: 'long',
   }, async () => {
     const path = join(makeFolder(), 'a.mdb');
@@ -104,7 +104,7 @@ describe('a file that is shorter than its head says', () => {
     expect(refused).toBeGreaterThan(0);
   });
 
-  it('gives the same rows whatever its dispensable pages contain', { tags: 'long' }, async () => {
+  it('has the same rows whatever its dispensable pages contain', { tags: 'long' }, async () => {
     const dir = makeFolder();
     const path = join(dir, 'a.mdb');
     await makeShortFile(path, 40);
@@ -123,7 +123,7 @@ describe('a file that is shorter than its head says', () => {
         continue;
       }
       accepted++;
-      expect(refused, 'a shorter one cannot hold more').toBe(0);
+      expect(refused, 'a file is accepted although a longer one was refused').toBe(0);
       if (accepted > 3 && accepted % 25 !== 0) continue;
       appendFileSync(copy, Buffer.alloc((countTaken(path) - pages) * PAGE, 0xff));
       expect(readRows(copy)).toEqual(rows);

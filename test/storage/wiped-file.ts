@@ -44,7 +44,7 @@ export class WipedFile {
     }
   }
 
-  /** Numbers of the kept rows whose content has changed. */
+  /** The numbers of kept rows whose content has changed. */
   wrongRows(rows: number): number[] {
     return Array.from({ length: rows }, (_, n) => n).filter(
       (n) =>

@@ -23,7 +23,7 @@ for (let n = 0; !isEnding; n++) {
   for (let i = Math.max(0, n - 19); i <= n; i++)
     if (tables.get<string>(FINDINGS, ['written', i]) !== wordsOf(i)) process.exit(1);
   if (n === 0) process.stdout.write('begun\n');
-  // Some passes complete, and some do not.
+  // The pauses differ, so that some passes of the wipe complete and some do not.
   await pause((n * 7) % 40);
 }
 await tables.transact((tx) => {

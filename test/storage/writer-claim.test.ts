@@ -1,4 +1,4 @@
-/** One writer per database: who holds the claim, who is refused, who waits. */
+/** One writer per database: which process holds the claim, which is refused, and which waits. */
 import { mkdirSync, symlinkSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
@@ -41,7 +41,7 @@ describe('the claim on a database', () => {
       await expect(claim(same)).rejects.toThrow(WriterClaimedError);
   });
 
-  it('is awaited while its holder is ending', async () => {
+  it('is waited for while its holder is ending', async () => {
     const path = join(makeFolder(), 'capture.mdb');
     const first = await claim(path);
     first.announceEnd();
@@ -60,12 +60,12 @@ describe('the claim on a database', () => {
     expect(waits).toEqual([`process ${process.pid}`]);
   });
 
-  it('is awaited until a silent holder that is ending has ended', async () => {
+  it('is waited for until a holder that is ending and does not answer has ended', async () => {
     const path = join(makeFolder(), 'capture.mdb');
     const begun = Promise.withResolvers<void>();
     const dropped = Promise.withResolvers<void>();
     let asked = 0;
-    // Like a process that is ending, and then drops its connections.
+    // Simulates a process that is ending, and then closes its connections.
     const holder = createServer((socket) => {
       socket.on('error', () => {});
       if (++asked === 1) socket.end('42 ending\n');
@@ -96,7 +96,7 @@ describe('the claim on a database', () => {
     await expect(claim(path, { patience_ms: 60_000 })).rejects.toThrow('another process is writing to it');
   });
 
-  it('is not awaited beyond the patience or an abort', async () => {
+  it('is not waited for after the patience is over or after an abort', async () => {
     const path = join(makeFolder(), 'capture.mdb');
     const first = await claim(path);
     first.announceEnd();
@@ -110,7 +110,7 @@ describe('the claim on a database', () => {
     await expect(waiting).rejects.toThrow(/abort/i);
   });
 
-  it('is not taken by a start that was given up before', async () => {
+  it('is not taken by a start that was already given up', async () => {
     const path = join(makeFolder(), 'capture.mdb');
     await expect(claim(path, { signal: AbortSignal.abort() })).rejects.toThrow(/abort/i);
     await claim(path);

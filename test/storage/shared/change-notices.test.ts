@@ -1,4 +1,4 @@
-/** When indexes in memory count as up to date with what other boxes changed. Test thread. */
+/** When indexes in memory count as up to date with the changes of other boxes. Test thread. */
 import { describe, expect, it } from 'vitest';
 import { ChangeNotices } from '../../../src/storage/shared/change-notices.ts';
 import { SeatState } from '../../../src/storage/shared/seat.ts';
@@ -26,7 +26,7 @@ it('a position is reached when every follower has applied the notices before it'
   expect(seat.hasReached(7)).toBe(true);
 });
 
-it('waits only for what was changed before, and not longer than it may', async () => {
+it('a caller waits only for earlier changes, and at most for the given time', async () => {
   const { notices } = open();
   notices.add('a');
   const first = notices.next();
@@ -37,7 +37,7 @@ it('waits only for what was changed before, and not longer than it may', async (
   expect(await notices.whenApplied(0)).toBe(false);
 });
 
-it('a follower that has ended is not waited for, and a new one knows what was there', async () => {
+it('a caller does not wait for a follower that has ended, and a new follower knows the existing rows', async () => {
   const { seat, notices } = open();
   notices.add('a');
   notices.next();
@@ -49,7 +49,7 @@ it('a follower that has ended is not waited for, and a new one knows what was th
   expect(seat.hasReached(7)).toBe(true);
 });
 
-it('without followers nothing is waited for', () => {
+it('a caller does not wait if there are no followers', () => {
   const { seat, notices } = open();
   notices.next();
   expect(seat.hasReached(7)).toBe(true);
@@ -73,7 +73,7 @@ describe('after a restart of the store thread', () => {
     expect(seat.followers).toBe(1);
   });
 
-  it('a follower that does not come back is not waited for without end', async () => {
+  it('the wait for a follower that does not come back ends', async () => {
     const { seat, notices } = open();
     notices.add('a');
     notices.add('b');

@@ -1,4 +1,6 @@
-/** The follower over a database in memory whose answers and hints come at chosen moments. Test thread. */
+/**
+ * The follower with a database in memory, whose answers and hints arrive at moments that the test chooses. Test thread.
+ */
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
@@ -14,7 +16,7 @@ async function openBox(truth: Truth, path = join(makeFolder(), 'main.mdb')): Pro
   return box;
 }
 
-/** A way to a database that can be cut. */
+/** A database whose connection can be cut. */
 function cutOff(truth: Truth, isAway: () => boolean): Truth {
   const refuse = () => {
     if (isAway()) throw new TruthUnavailableError('the database is away');
@@ -39,7 +41,7 @@ function cutOff(truth: Truth, isAway: () => boolean): Truth {
   };
 }
 
-/** Counts one more operation, with a row for it. */
+/** Adds a row for one more operation, and counts the operation. */
 function countUp({ tables }: SharedBox): Promise<void> {
   return tables.transact((tx) => {
     const count = (tx.get<number>('counter', ['all']) ?? 0) + 1;
@@ -48,7 +50,7 @@ function countUp({ tables }: SharedBox): Promise<void> {
   });
 }
 
-/** Operations, and how many there should be: equal at each position. */
+/** Reads the number of operation rows, and the counted number. They must be equal at each position. */
 function readCounts({ tables }: SharedBox): [number, number] {
   return tables.snapshot(['ops', 'counter'], (reader) => [
     [...reader.range('ops', { prefix: [] })].length,
@@ -74,10 +76,10 @@ it.each(['with its view', 'without a view'])(
       open: async (id, onHint) => {
         opened++;
         const session = await truth.open(id, onHint);
-        // Another box commits, and the hint arrives before the session is open.
+        // Another box has committed, and the hint arrives before the session is open.
         onHint();
         await nextTurn();
-        /** The first answer takes long, and others commit meanwhile. */
+        /** Delays the first answer, while other boxes commit. */
         const slowly = async <Answer>(answer: Promise<Answer>): Promise<Answer> => {
           const isFirst = isSlow;
           isSlow = false;
@@ -103,7 +105,7 @@ it.each(['with its view', 'without a view'])(
   },
 );
 
-it('reads continue on the former rows while everything is loaded again', async () => {
+it('reads use the former rows while all rows are loaded again', async () => {
   const truth = new MemoryTruth();
   const seen: [number, number][] = [];
   let box: SharedBox | null = null;
@@ -113,7 +115,7 @@ it('reads continue on the former rows while everything is loaded again', async (
       const session = await truth.open(id, onHint);
       const { load, follow } = session;
       return Object.assign(session, {
-        // As with more changes than one answer brings.
+        // The answer has no rows, as if there were more changes than one answer contains.
         follow: async (since: number) => ({ ...(await follow.call(session, since)), rows: null }),
         load: (onRows: Parameters<typeof load>[0]) =>
           load.call(session, (rows) => {
@@ -157,7 +159,7 @@ it.each(['waits', 'was sent'])(
     if (how === 'waits') await expect.poll(() => box.follower.failure).not.toBeNull();
     const claimed = claim(box, 'box');
     if (how === 'was sent') await expect.poll(() => box.follower.failure).not.toBeNull();
-    // The backup is older than the last commit; then others commit as much as was lost.
+    // The backup is older than the last commit. Then other boxes make as many commits as were lost.
     truth.position = position;
     truth.rows.clear();
     for (const [place, row] of rows) truth.rows.set(place, row);
@@ -173,7 +175,7 @@ it.each(['waits', 'was sent'])(
   },
 );
 
-it('a batch that the database decides late, while everything is loaded again, counts once', async () => {
+it('a batch that the database commits late, while all rows are loaded again, counts once', async () => {
   const truth = new MemoryTruth();
   let cut: [number, readonly Proposal[]] | null = null;
   let isCut = false;
@@ -183,7 +185,7 @@ it('a batch that the database decides late, while everything is loaded again, co
       const session = await truth.open(id, onHint);
       const { commit, follow } = session;
       const { last_batch } = session;
-      // The statement of the former session was still running when this one began.
+      // The statement of the former session is still running when this session begins.
       const running = cut;
       cut = null;
       if (running !== null) {
@@ -243,7 +245,7 @@ it('commits do not shorten the pause before the next attempt to connect', async 
   await Promise.all(refused);
 });
 
-it('a journal says that the database is away as the runtime expects it', async () => {
+it('a journal reports an unreachable database with the error that the runtime expects', async () => {
   const truth = new MemoryTruth();
   let isAway = false;
   const box = await SharedBox.open(

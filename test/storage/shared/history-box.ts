@@ -15,13 +15,13 @@ import { RunsBox } from './runs-box.ts';
 import { RunHistoryClient, RunHost, type RunTold } from './runs-history.ts';
 
 const [, , address, path, name, seed] = process.argv;
-/** Short, so that a pause of the test is beyond them. */
+/** The timeouts are short, so that the test's pauses exceed them. */
 const ANSWER_MS = 1_000;
 const TIMES = { poll_ms: 20, patience_ms: 1_000, retry_ms: 10 };
 const CLIENTS = 3;
 const RUN_CLIENTS = 2;
 
-/** The way to the database may be cut at the start, too. */
+/** Opens the box, and tries again while the connection to the database is cut. */
 async function open(): Promise<RunsBox> {
   for (;;) {
     try {
@@ -34,7 +34,7 @@ async function open(): Promise<RunsBox> {
 }
 
 const RealDate = Date;
-/** All code of this process reads the time from Date. */
+/** Moves the wall clock of the process, whose code reads the time only from Date. */
 function moveClock(ms: number): void {
   globalThis.Date = class extends RealDate {
     constructor(...given: [] | [number | string | InstanceType<typeof RealDate>]) {
@@ -47,7 +47,7 @@ function moveClock(ms: number): void {
   } as DateConstructor;
 }
 
-// Synchronous: what was told before a kill arrives.
+// The write is synchronous, so that a printed outcome arrives even if the process is killed next.
 const tell = (told: Told | RunTold | { op: 'open' }) => writeSync(1, `${JSON.stringify(told)}\n`);
 let isOver = false;
 createInterface({ input: process.stdin }).on('line', (line) => {
@@ -60,7 +60,7 @@ const tables = new SharedTables(box.view, box.follower);
 const host = new RunHost(box);
 tell({ op: 'open' });
 
-/** Some steps need no answer, and a loop of them alone would let none arrive. */
+/** Repeats a step. Some steps need no answer, so without the pause between them no answer could arrive. */
 async function repeat(step: () => Promise<void>): Promise<void> {
   while (!isOver) {
     await step();

@@ -27,13 +27,16 @@ import { SharedBox } from './shared-box.ts';
 const SCHEDULES = Number(process.env.HISTORY_SCHEDULES ?? 12);
 const SEED = Number(process.env.SEED ?? 1);
 const DISTURBANCES = 6;
-/** Counted operations between two disturbances, and while a box is stopped or cut off. */
+/** Number of counted operations between two disturbances, and while a box is stopped or cut off. */
 const CALM = 25;
-/** Steps of runs, likewise. */
+/** Number of steps of runs in the same periods. */
 const CALM_STEPS = 10;
-/** How far the clock of a box may be from the machine's. */
+/** Maximum difference between the clock of a box and the machine's clock. */
 const CLOCK_OFF_MS = 600_000;
-/** The same for the database. What is seven days old is forgotten there. */
+/**
+ * Maximum difference between the database's clock and the machine's clock. The database removes data that is seven days
+ * old.
+ */
 const DATABASE_OFF_MS = 10 * 86_400_000;
 const ENTRY = fileURLToPath(new URL('history-box.ts', import.meta.url));
 
@@ -43,7 +46,7 @@ beforeAll(async () => {
 });
 afterAll(() => server.stop());
 
-/** The way of one box to the server, which can be cut, or hold back what passes. */
+/** A relay between one box and the server. It can cut connections, or hold back bytes. */
 class Way {
   readonly #server = createServer((socket) => this.#pass(socket));
   readonly #sockets = new Set<Socket>();
@@ -62,7 +65,7 @@ class Way {
     for (const socket of this.#sockets) socket.destroy();
   }
 
-  /** The server still gets what was sent, and its answers do not arrive, or the other way round. */
+  /** Closes one direction of the connections: then either requests or answers do not arrive any longer. */
   halfClose(isTowardsServer: boolean): void {
     for (const socket of this.#sockets)
       if ((socket.remotePort === server.port) === isTowardsServer) socket.end();
@@ -101,7 +104,7 @@ class Schedule {
   readonly told: (Told | RunTold)[] = [];
   readonly #folder = makeFolder();
   readonly #random: Prng;
-  /** Name of the database. */
+  /** The name of the database. */
   readonly #database: string;
   readonly #ways: Way[] = [];
   readonly #boxes: ChildProcess[] = [];
@@ -115,7 +118,7 @@ class Schedule {
     this.#database = new URL(address).pathname.slice(1);
   }
 
-  /** Ends what a failed schedule has left. */
+  /** Ends the processes and servers that a failed schedule has left. */
   clean(): void {
     for (const box of this.#boxes) box.kill('SIGKILL');
     for (const way of this.#ways) way.close();
@@ -153,7 +156,7 @@ class Schedule {
     return wrong;
   }
 
-  /** What was told of rows, and of runs. */
+  /** Divides the printed outcomes into those of rows and those of runs. */
   #divide(): { rows: Told[]; steps: RunTold[] } {
     const rows: Told[] = [];
     const steps: RunTold[] = [];
@@ -208,7 +211,9 @@ class Schedule {
     await this.#start(at);
   }
 
-  /** A box whose clock is too far from the database's does not start. */
+  /**
+   * Sets the clock of a box that starts. A box does not start if its clock differs too much from the database's clock.
+   */
   #setClock(): void {
     if (server.hasClock) server.moveClock(0);
   }
@@ -242,13 +247,13 @@ class Schedule {
     await opened;
   }
 
-  /** Until so much more was counted, and so many steps were added. */
+  /** Waits until the clients have counted CALM further operations and added CALM_STEPS further steps. */
   #calm(): Promise<void> {
     const until = this.#counted + CALM;
     const added = this.#added + CALM_STEPS;
     return new Promise((resolve, reject) => {
       const timer = setTimeout(
-        () => reject(new Error('nothing is counted any more, or no steps are added')),
+        () => reject(new Error('the clients make no progress: no operation is counted, or no step is added')),
         PATIENCE_MS,
       );
       this.#look = () => {
@@ -268,7 +273,7 @@ async function end(box: ChildProcess): Promise<void> {
 }
 
 it.each(Array.from({ length: SCHEDULES }, (_, at) => SEED + at))(
-  'schedule %i loses and doubles nothing',
+  'boxes lose and double nothing in schedule %i',
   async (seed) => {
     const address = await server.createDatabase();
     await migrateDatabase(address);

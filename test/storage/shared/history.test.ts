@@ -38,7 +38,7 @@ async function runSchedule(
     (_, at) => new HistoryClient(`${at}`, createPrng(seed * 10 + at), (entry) => told.push(entry)),
   );
   troubles = 0.1;
-  /** The others work on while a box is away. */
+  /** The box that is ended, while the others continue. */
   let away: { at: number; isBack: Promise<void> } | null = null;
   const leave = async (at: number, isLost: boolean): Promise<void> => {
     await boxes[at]!.close();
@@ -65,7 +65,7 @@ async function runSchedule(
   for (const box of boxes) await box.close();
   const last = await open(9);
   const wrong = judgeHistory(told, last.tables);
-  // Troubles must not keep everything away that there is to check.
+  // With too many faults there would be too little to check.
   if (told.filter((entry) => entry.op === 'count' && entry.count !== null).length < STEPS)
     wrong.push('too little was done');
   await last.close();
@@ -80,7 +80,7 @@ it(`boxes lose and double nothing in ${SCHEDULES} schedules`, async () => {
     );
 });
 
-/** A database with a fault, to see that the checker notices it. */
+/** Makes a database with a fault, which the checker must notice. */
 function spoil(inner: Truth, change: (session: TruthSession) => Partial<TruthSession>): Truth {
   return {
     identity: inner.identity,
@@ -124,7 +124,7 @@ it.each<[string, (session: TruthSession) => Partial<TruthSession>]>([
     }),
   ],
   [
-    'forgets a row of what changed',
+    'omits a changed row',
     (session) => ({
       follow: async (since) => {
         const delta = await session.follow(since);

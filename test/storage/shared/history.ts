@@ -12,11 +12,11 @@ interface HistoryBox {
   follower: Pick<Follower, 'position' | 'reach' | 'stale_ms'>;
 }
 
-/** What a client did, as told to it. */
+/** What a client did, with the outcome that the box told it. */
 export type Told =
-  /** `count`: what it got; null: unknown. Times are of the machine's monotonic clock. */
+  /** `count`: the count that the client got; null: unknown. Times are those of the machine's monotonic clock. */
   | { op: 'count'; id: string; count: number | null; at_ms: number }
-  /** A read: everything that was acknowledged before `current_at_ms` must be in it. */
+  /** A read. It must contain everything that was acknowledged before `current_at_ms`. */
   | { op: 'view'; count: number; current_at_ms: number }
   | { op: 'claim'; name: string; id: string; is_mine: boolean | null }
   | { op: 'violation'; text: string };
@@ -30,20 +30,20 @@ const ALL = [OPS, COUNTER, NAMES, OWNERS];
 const NAME_COUNT = 40;
 const OWNER_COUNT = 3;
 
-/** Puts in the owners, of whom one must always stay. */
+/** Stores the owners. At least one owner must always remain. */
 export function beginHistory({ tables }: HistoryBox): Promise<void> {
   return tables.transact((tx) => {
     for (let at = 0; at < OWNER_COUNT; at++) tx.write({ op: 'put', table: OWNERS, row: [at], value: true });
   });
 }
 
-/** What must hold in the rows at every position. @returns null if it does */
+/** Checks the conditions that the rows must fulfil at every position. @returns null if it does */
 function judgeRows(reader: TableReader): string | null {
   const counts = [...reader.range<number>(OPS, { prefix: [] })].map(({ value }) => value);
   const total = reader.get<number>(COUNTER, ['all']) ?? 0;
-  if (counts.length !== total) return `${counts.length} operations, and a count of ${total}`;
+  if (counts.length !== total) return `there are ${counts.length} operations, but the count is ${total}`;
   if (new Set(counts).size !== counts.length) return 'two operations have the same count';
-  if (counts.some((count) => count < 1 || count > total)) return 'a count is beyond the total';
+  if (counts.some((count) => count < 1 || count > total)) return 'a count is larger than the total';
   if (![...reader.range(OWNERS, { prefix: [] })].length && total > 0) return 'no owner is left';
   return null;
 }
@@ -53,7 +53,7 @@ export class HistoryClient {
   readonly #random: Prng;
   readonly #tell: (told: Told) => void;
   #number = 0;
-  /** Position and count that it has seen. */
+  /** The highest position and count that this client has seen. */
   #seen = 0;
   #count = 0;
 
@@ -86,8 +86,8 @@ export class HistoryClient {
       return;
     }
     this.#tell({ op: 'count', id, count: own, at_ms: systemClock.monotonicMs() });
-    // A box shows what it has acknowledged.
-    if (box.tables.get(OPS, [id]) === undefined) this.#violate(`${id} is acknowledged, and not to be seen`);
+    // A box must show the operations that it has acknowledged.
+    if (box.tables.get(OPS, [id]) === undefined) this.#violate(`${id} was acknowledged, but is not visible`);
     this.#seen = Math.max(this.#seen, box.follower.position);
   }
 
@@ -104,7 +104,7 @@ export class HistoryClient {
     this.#tell({ op: 'claim', name, id, is_mine });
   }
 
-  /** An owner leaves if another one stays; one that left comes back. */
+  /** Removes an owner if another owner remains, or adds a removed owner again. */
   async #leave(box: HistoryBox): Promise<void> {
     const at = this.#random.below(OWNER_COUNT);
     await box.tables
@@ -117,7 +117,7 @@ export class HistoryClient {
       .catch(() => {});
   }
 
-  /** Reads on a box that has reached what this client has seen on others. */
+  /** Reads on a box after the box has reached the position that this client has seen on other boxes. */
   async #read(box: HistoryBox): Promise<void> {
     if (!(await box.follower.reach(this.#seen, 50))) return;
     const { position } = box.follower;
@@ -147,7 +147,7 @@ export function judgeHistory(told: readonly Told[], reader: TableReader): string
   const winners = new Map<string, string>();
   for (const entry of told) {
     if (entry.op === 'count' && entry.count !== null && reader.get(OPS, [entry.id]) !== entry.count)
-      wrong.push(`${entry.id} was acknowledged, and is lost`);
+      wrong.push(`${entry.id} was acknowledged, but is lost`);
     if (entry.op !== 'claim' || entry.is_mine !== true) continue;
     const other = winners.get(entry.name);
     if (other !== undefined) wrong.push(`${entry.name} belongs to ${other} and ${entry.id}`);
@@ -158,7 +158,7 @@ export function judgeHistory(told: readonly Told[], reader: TableReader): string
   return wrong;
 }
 
-/** No read is older than its view says. All processes of a machine have the same monotonic clock. */
+/** Checks that no read is older than its view says. All processes of a machine have the same monotonic clock. */
 function judgeAges(told: readonly Told[]): string[] {
   const sure = told
     .flatMap((entry) =>
@@ -168,6 +168,6 @@ function judgeAges(told: readonly Told[]): string[] {
   return told.flatMap((entry) => {
     if (entry.op !== 'view') return [];
     const missed = sure.find(({ at_ms, count }) => at_ms < entry.current_at_ms - 1 && count > entry.count);
-    return missed === undefined ? [] : [`${missed.id} is older than the stated bound, and was not seen`];
+    return missed === undefined ? [] : [`${missed.id} is older than the stated bound, but was not seen`];
   });
 }

@@ -1,4 +1,7 @@
-/** Live boxes and the live stream's events in PostgreSQL: ids have one order, and whatever is missing is known. Test thread. */
+/**
+ * Live boxes, and the events of the live stream, in PostgreSQL. Event ids have one order, and missing events are known.
+ * Test thread.
+ */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { openDataKey } from '../../../src/std/data-key.ts';
@@ -47,7 +50,7 @@ async function readAll(session: LiveSession, org: string, after = 0) {
   return delta;
 }
 
-/** What is stored after an id, as runs with their ids. */
+/** Lists the events that are stored after an id, as runs with their event ids. */
 async function listRuns(session: LiveSession, org: string, after = 0) {
   const delta = await readAll(session, org, after);
   return (delta?.stored ?? []).map((stored) => [
@@ -57,7 +60,7 @@ async function listRuns(session: LiveSession, org: string, after = 0) {
 }
 
 describe('live boxes', () => {
-  it('are those that said so, without one that has ended or is silent', async () => {
+  it('are those that reported lately, without boxes that have ended or are silent', async () => {
     const [a, b, c] = [await open(), await open(), await open()];
     const count = async (session: LiveSession) => (await session.beat()).length;
     expect([await count(a), await count(b), await count(c), await count(a)]).toEqual([1, 2, 3, 3]);
@@ -70,7 +73,7 @@ describe('live boxes', () => {
 });
 
 describe('live events', () => {
-  it('are stored only where they are wanted', async () => {
+  it('are stored only for organizations with readers', async () => {
     const a = await open();
     await write(a, 'unread', entry('r'));
     expect(await readAll(a, 'unread')).toBeUndefined();
@@ -97,7 +100,7 @@ describe('live events', () => {
     let open_writers = boxes.length;
     const writers = boxes.map(async (box, at) => {
       for (let round = 0; round < rounds; round++) {
-        // In both orders: rows are locked in one order all the same.
+        // The boxes name the organizations in both orders. Rows are still locked in one order, so there is no deadlock.
         const orgs = round % 2 === 0 ? ['x', 'y'] : ['y', 'x'];
         await box.write(
           orgs.map((org_id) => ({ org_id, has_lost: false, forgets: [], events: [entry(`${at}-${round}`)] })),
@@ -133,7 +136,7 @@ describe('live events', () => {
     }
   });
 
-  it('that are to be forgotten are removed, and a place in the order says which', async () => {
+  it('are removed on request, and an entry in their order says which were removed', async () => {
     const a = await open();
     const org_id = 'forgets';
     await a.want([org_id]);
@@ -145,7 +148,7 @@ describe('live events', () => {
     expect((await listRuns(a, org_id)).map(([id]) => id)).toEqual([5, 6, 7, 9]);
   });
 
-  it('that a box has lost are announced', async () => {
+  it('that a box has lost are reported to readers', async () => {
     const a = await open();
     const org_id = 'losses';
     await a.want([org_id]);
@@ -156,7 +159,7 @@ describe('live events', () => {
     expect(await readAll(a, org_id, 3)).toMatchObject({ last_id: 4, lost_id: 4, stored: [] });
   });
 
-  it('beyond the number that is kept are removed and announced; ids go on in the next block', async () => {
+  it('beyond the maximum number are removed, and readers are told; ids continue in the next block', async () => {
     const a = await open();
     const org_id = 'many';
     await a.want([org_id]);
@@ -177,7 +180,7 @@ describe('live events', () => {
     expect(head).toEqual({ ok: true });
   });
 
-  it('that may have happened while there were no readers are announced to a reader that returns', async () => {
+  it('that may be missing because there were no readers are reported to a reader that returns', async () => {
     const a = await open();
     await a.want(['away']);
     await write(a, 'away', entry('r'));
@@ -226,7 +229,7 @@ describe('live events', () => {
     await expect(readAll(a, 'other')).rejects.toThrow('damaged');
   });
 
-  it('end with a crash of the server; later ids are higher, and the loss is announced', async () => {
+  it('are lost when the server crashes; later ids are higher, and readers are told of the loss', async () => {
     if (!server.isOurs) return;
     const a = await open();
     await a.want(['crash']);

@@ -1,4 +1,4 @@
-/** The reference of shared runs. Test thread. */
+/** The reference implementation of shared runs, in memory. Test thread. */
 import { expect, it } from 'vitest';
 import { MemoryRuns } from '../../../src/storage/memory/runs.ts';
 import { MemoryTruth } from '../../../src/storage/memory/truth.ts';
@@ -9,7 +9,7 @@ describeRuns('memory', async () => {
   return { truth, runs: new MemoryRuns(truth), ripen: async () => {} };
 });
 
-it('an actor that another box has just taken is held', async () => {
+it('an actor that another box has just taken cannot be taken', async () => {
   let isHeld = true;
   const runs = new MemoryRuns(new MemoryTruth(), () => isHeld);
   const [a, b] = [await runs.open('a'), await runs.open('b')];

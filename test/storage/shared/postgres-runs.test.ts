@@ -1,4 +1,7 @@
-/** Shared runs on a real PostgreSQL server: the suite, the migration from version 1, plans, sizes and rights. Test thread. */
+/**
+ * Shared runs on a real PostgreSQL server: the common suite, the migration from version 1, query plans, sizes and
+ * rights. Test thread.
+ */
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import { Client } from 'pg';
@@ -31,12 +34,12 @@ async function openSession(address: string, box: string = randomUUID(), key: Uin
   return session;
 }
 
-/** As if the last takings had been long ago. */
+/** Makes all take-overs count as a minute old. */
 const ripen = async (address: string): Promise<void> => {
   await queryDatabase(address, "UPDATE understudy.owners SET taken_at = now() - interval '1 minute'");
 };
 
-/** One database for the whole suite: emptied, it is like a new one. */
+/** The database of the whole suite. It is emptied for each test, and is then like a new one. */
 let emptied: Promise<string> | null = null;
 const EMPTY = `
 TRUNCATE understudy.owners, understudy.run_rows, understudy.counters, understudy.run_boxes,
@@ -51,14 +54,14 @@ describeRuns('PostgreSQL', async () => {
   return { truth, runs: truth.runs, ripen: () => ripen(address) };
 });
 
-// The journal's suite over the reference does the same in fewer steps.
+// The suite of the journal with the reference implementation tests the same in fewer steps.
 describeJournal(
   'PostgreSQL’s runs',
   async () => {
     const address = await makeDatabase();
     const truth = await PostgresTruth.connect(address);
     const path = join(makeFolder(), 'shared.mdb');
-    // Opened again, it is another box, and the last one had the actors a moment ago.
+    // Each opening makes another box, and the previous box has taken the actors a moment ago.
     return async () => loadFirst(await RunsBox.open(path, { truth, runs: truth.runs }, { held_ms: 5 }));
   },
   { tags: 'long' },
@@ -89,7 +92,7 @@ function numberOf(number: number): Buffer {
   return bytes;
 }
 
-it('an actor that another box has just taken is held for a moment, whatever the clock does', async () => {
+it('an actor that another box has just taken cannot be taken for a moment, even if the clock jumps', async () => {
   const address = await makeDatabase();
   const [a, b] = [await openSession(address), await openSession(address)];
   await queryDatabase(
@@ -98,7 +101,7 @@ it('an actor that another box has just taken is held for a moment, whatever the 
   );
   const term = await takeOne(a, 'run');
   expect(await b.take([addressOf('free'), addressOf('run')])).toEqual([expect.anything(), null]);
-  // Its own box may take it again, and goes on.
+  // The box that has the actor may take it again, and continues.
   const again = await takeOne(a, 'run');
   expect(again).toBeGreaterThan(term);
   expect((await a.commit(1, [step('run', again, 1)])).lost).toEqual([]);
@@ -131,7 +134,7 @@ it('a database of version 1 is migrated with its readers, and programs of anothe
   expect(await migrateDatabase(address)).toEqual({ from: 1, to: SCHEMA_VERSION });
   await checkDatabase(address);
   expect(await migrateDatabase(address)).toEqual({ from: SCHEMA_VERSION, to: SCHEMA_VERSION });
-  // The service's user needs no more than before.
+  // The service's user needs no further rights.
   const limited = Object.assign(new URL(address), { username: user, password: 'secret' }).href;
   const session = await openSession(limited);
   const term = await takeOne(session, 'run');
@@ -196,7 +199,7 @@ it('an actor whose rows are damaged does not keep others from being taken', asyn
   expect(sound).toMatchObject({ status: 'fulfilled', value: { events: [expect.anything()] } });
 });
 
-it('no statement scans a table, and what is replaced stays in its page', async () => {
+it('no statement scans a table, and replaced rows stay in their page', async () => {
   const address = await makeDatabase();
   const a = await openSession(address);
   const names = Array.from({ length: 60 }, (_, at) => `run ${at}`);
@@ -235,7 +238,7 @@ it('no statement scans a table, and what is replaced stays in its page', async (
        FROM pg_stat_user_tables WHERE schemaname = 'understudy' AND relname IN ('run_states', 'run_histories', 'counters')
        ORDER BY relname`,
     );
-  // The server writes its statistics a moment after a connection has ended.
+  // The server writes its statistics shortly after a connection has ended.
   await expect
     .poll(async () => (await look()).find(({ name }) => name === 'run_histories')!.inserts, {
       timeout: 30_000,
@@ -249,7 +252,7 @@ it('no statement scans a table, and what is replaced stays in its page', async (
   }
 });
 
-it('boxes that want the same actors in any order never wait for each other in a circle', async () => {
+it('boxes that take the same actors in any order cause no deadlock', async () => {
   const address = await makeDatabase();
   const boxes = await Promise.all(Array.from({ length: 4 }, () => openSession(address)));
   const names = Array.from({ length: 12 }, (_, at) => `run ${at}`);
@@ -307,7 +310,7 @@ it('takes batches of many megabytes, and an actor with thousands of events', asy
   expect(again[1]!.rows[0]!.value!.equals(blob.value)).toBe(true);
 });
 
-it('a box that has not been seen for a week leaves its counts, and nothing else', async () => {
+it('only the counts remain of a box that has not been seen for a week', async () => {
   const address = await makeDatabase();
   const [a, b, c] = [await openSession(address), await openSession(address), await openSession(address)];
   const add = async (session: RunsSession, batch: number, actor: string) =>
@@ -333,16 +336,16 @@ it('a box that has not been seen for a week leaves its counts, and nothing else'
   expect(await queryDatabase(address, 'SELECT count(*)::int AS n FROM understudy.counters')).toEqual([
     { n: 2 },
   ]);
-  // It was only paused: nothing that it still sends counts.
+  // The box was only paused, but its further commits are refused.
   await expect(a.commit(2, [step('run a', 1, 2)])).rejects.toMatchObject({ name: 'TruthUnavailableError' });
-  // A box that only reads is seen, too.
+  // A box that only reads also counts as seen.
   await age('IS NOT NULL');
   await c.tidy();
   expect((await add(c, 2, 'run d')).lost).toEqual([]);
   expect(await sum()).toBe(4);
 });
 
-it('an actor that was taken a week ago belongs to no box, and its former one is told', async () => {
+it('an actor that was taken a week ago belongs to no box, and its former box is told so', async () => {
   const address = await makeDatabase();
   const truth = await PostgresTruth.connect(address);
   const follower = await truth.open(randomUUID(), () => {});

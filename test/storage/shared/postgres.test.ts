@@ -1,4 +1,4 @@
-/** The shared store on a real PostgreSQL server: the suites of all stores, several boxes, and what is refused. Test thread. */
+/** The shared store on a real PostgreSQL server: the suites of all stores, several boxes, and refusals. Test thread. */
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
@@ -33,7 +33,7 @@ async function makeDatabase(): Promise<string> {
 const PASSWORD = 'secret';
 let users = 0;
 
-/** A user with the rights that docs name. @returns the database's address for it */
+/** Makes a user with the rights that the docs name. @returns the database's address for this user */
 async function makeUser(address: string): Promise<string> {
   const name = `service_${process.pid}_${++users}`;
   await queryDatabase(address, `CREATE ROLE ${name} LOGIN PASSWORD '${PASSWORD}'`);
@@ -65,7 +65,7 @@ describeTables('PostgreSQL', async () =>
   SharedBox.prepareTables(viewPath(), await PostgresTruth.connect(await makeDatabase())),
 );
 
-// The tables' suite tests the same way to the database in fewer steps.
+// The suite of the tables tests the same code in fewer steps.
 describeJournal(
   'PostgreSQL',
   async () => {
@@ -109,10 +109,10 @@ describe('two boxes over one database', () => {
     expect(a.tables.get('counts', ['c'])).toEqual({ n: 40 });
   });
 
-  it('refuse a transaction based on a range in which the other one added a row', async () => {
+  it('refuse a transaction that read a range to which the other box added a row', async () => {
     const address = await makeDatabase();
     const boxes = [await openBox(address), await openBox(address)];
-    // At most one row in the range: each looks, and adds its own.
+    // The rule is at most one row in the range. Each box checks this, and adds a row.
     const add = (box: SharedBox, at: number) =>
       box.tables.transact((tx) => {
         if ([...tx.range('members', { prefix: ['org'], limit: 5 })].length > 0) return;
@@ -125,7 +125,7 @@ describe('two boxes over one database', () => {
     }
   });
 
-  it('continue each other’s actors; the one that did not notice gets an error', async () => {
+  it('continue each other’s actors; a box that has not noticed its loss gets an error', async () => {
     const address = await makeDatabase();
     const [a, b] = [await openBox(address), await openBox(address)];
     const commit = (box: SharedBox, seq: number) =>
@@ -145,7 +145,7 @@ describe('two boxes over one database', () => {
 });
 
 describe('a view', () => {
-  it('starts from the rows, and continues where it ended', async () => {
+  it('loads the rows first, and later continues at its last position', async () => {
     const address = await makeDatabase();
     const a = await openBox(address);
     for (let n = 0; n < 5; n++)
@@ -162,7 +162,7 @@ describe('a view', () => {
     expect([...again.tables.range('t', { prefix: [] })]).toHaveLength(3_500);
   });
 
-  it('loads everything when it returns after removals were forgotten', async () => {
+  it('loads everything again if the removals since its last position were forgotten', async () => {
     const address = await makeDatabase();
     const path = viewPath();
     const [a, b] = [await openBox(address), await openBox(address, path)];
@@ -186,7 +186,7 @@ describe('a view', () => {
     const a = await openBox(address, path);
     await a.tables.transact((tx) => tx.write({ op: 'put', table: 't', row: ['lost'], value: 1 }));
     await a.close();
-    // The backup is older than the commit; then others commit as much as was lost.
+    // The backup is older than the commit. Then other boxes make as many commits as were lost.
     await queryDatabase(address, 'DELETE FROM understudy.commits');
     await queryDatabase(address, "UPDATE understudy.rows SET key = '\\x026f7468657200'");
     await queryDatabase(address, 'UPDATE understudy.state SET token = gen_random_uuid()');
@@ -205,7 +205,7 @@ describe('a view', () => {
 });
 
 describe('a database', () => {
-  it('holds no readable value with a data key, and opens only with this key', async () => {
+  it('contains no readable value with a data key, and opens only with this key', async () => {
     const address = await makeDatabase();
     const key = Buffer.alloc(32, 7);
     const a = await openBox(address, viewPath(), key);
@@ -274,7 +274,7 @@ describe('a database', () => {
     expect(new Set(lines).size).toBe(lines.length);
   });
 
-  it('that accepts connections and says nothing is given up', async () => {
+  it('that accepts connections and does not answer is given up', async () => {
     const sockets: Socket[] = [];
     const silent = createServer((socket) => sockets.push(socket)).listen(0, '127.0.0.1');
     onTestFinished(() => {
@@ -291,7 +291,7 @@ describe('a database', () => {
     });
   });
 
-  it('that is starting, full or a standby, and a way that breaks, may be tried again; its other errors may not', () => {
+  it('that is starting, full or a standby, or whose connection breaks, may be tried again; other errors are final', () => {
     const address = readDatabaseAddress('postgres://me:hunter2@db/x');
     const explain = (error: object) => `${explainDatabase(error, address)}`;
     const fatal = { severity: 'FATAL', message: 'the database system is starting up' };
@@ -301,7 +301,7 @@ describe('a database', () => {
     const error = { severity: 'ERROR', message: 'cannot execute UPDATE in a read-only transaction\nmore' };
     expect(explain({ ...error, code: '25006' })).toMatch(/^TruthUnavailableError: .* transaction \(25006\)$/);
     expect(explain({ ...error, code: '22P02' })).toMatch(/^TruthRefusedError: .* transaction \(22P02\)$/);
-    // As long as an SQLSTATE.
+    // This code has the length of an SQLSTATE, but is not one.
     expect(explain({ message: 'write EPIPE', code: 'EPIPE' })).toBe(
       'TruthUnavailableError: db:5432/x cannot be reached (EPIPE)',
     );
@@ -361,14 +361,14 @@ describe('a database', () => {
       },
     ],
   ])(
-    'that gets %s refuses a running box in one line, and the box reads on until it is mended',
+    'that gets %s refuses a running box in one line, and the box continues to read until that is repaired',
     async (_, line, change) => {
       const address = await makeDatabase();
       const limited = await makeUser(address);
       const truth = await PostgresTruth.connect(limited);
       const box = await SharedBox.open(viewPath(), truth);
       onTestFinished(() => box.close());
-      // Only what it refuses would take long otherwise.
+      // With a short patience, its refusals do not take long.
       const hasty = await SharedBox.open(viewPath(), truth, { patience_ms: 50 });
       onTestFinished(() => hasty.close());
       const put = (to: SharedBox, n: number) =>
@@ -428,7 +428,7 @@ describe('a database', () => {
     await expect(PostgresTruth.connect(address)).rejects.toThrow(knowsOlder);
   });
 
-  it('needs only the rights that docs name', async () => {
+  it('needs only the rights that the docs name', async () => {
     const address = await makeDatabase();
     const limited = await makeUser(address);
     const box = await openBox(limited);
@@ -446,7 +446,7 @@ it('a box continues after its connection broke, and after the database has forgo
   for (const [n, statement] of [
     'SELECT 1',
     'DELETE FROM understudy.boxes',
-    // As after a restore: the box has sent more than the database knows.
+    // This is the state after a restore: the box has sent more batches than the database knows.
     'UPDATE understudy.boxes SET batch = 1',
   ].entries()) {
     await put(2 * n);
@@ -455,7 +455,7 @@ it('a box continues after its connection broke, and after the database has forgo
       address,
       'SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()',
     );
-    // This one may be in transit while the connection ends.
+    // This commit may be in transit while the connection ends.
     await put(2 * n + 1).catch((thrown: Error) => expect(thrown.name).toBe('TruthUnavailableError'));
   }
   await put(6);
@@ -487,14 +487,14 @@ it.skipIf(process.env.TEST_DATABASE_URL !== undefined)(
   },
 );
 
-it('an early removal by a moved clock of the database costs a load, and nothing else', async () => {
+it('a removal that comes early because the database’s clock moved only causes a new load', async () => {
   const address = await makeDatabase();
   const [a, b] = [await openBox(address), await openBox(address)];
   const add = (box: SharedBox) =>
     box.tables.transact((tx) => tx.write({ op: 'add', table: 'counts', row: ['c'], counts: { n: 1 } }));
   for (const moved of ["- interval '1 year'", "+ interval '1 year'", "- interval '1 day'"]) {
     await add(a);
-    // As if the clock had been set between the commits and now.
+    // The times are changed as if the clock had been set after the commits.
     await queryDatabase(address, `UPDATE understudy.commits SET at = now() ${moved}`);
     await queryDatabase(address, `UPDATE understudy.boxes SET at = now() ${moved}`);
     await queryDatabase(address, 'SELECT understudy.prune()');

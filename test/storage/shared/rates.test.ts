@@ -1,4 +1,7 @@
-/** Entries about the rates of keys, in PostgreSQL and in memory: a box that does not know the last one cannot replace it. Test thread. */
+/**
+ * Entries about the rates of keys, in PostgreSQL and in memory. A box that does not know the last entry cannot replace
+ * it. Test thread.
+ */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { MemoryLive } from '../../../src/storage/memory/live.ts';
@@ -31,7 +34,7 @@ async function open(truth: LiveTruth): Promise<LiveSession> {
 }
 
 describe.each(makers)('in %s, entries about rates', (_, make) => {
-  it('are written only by who knows the last one, and read by all', async () => {
+  it('are written only by a box that knows the last entry, and are read by all boxes', async () => {
     const truth = await make();
     const [a, b] = [await open(truth), await open(truth)];
     const { epoch, version, changed } = await a.readRates(0);
@@ -50,7 +53,7 @@ describe.each(makers)('in %s, entries about rates', (_, make) => {
     expect(await a.writeRates(epoch, [{ key: 2, base: 3, data: null }])).toEqual([4]);
     expect((await b.readRates(3)).changed).toEqual([{ key: 2, version: 4, data: null }]);
     await b.tidy();
-    // What was removed counts as not there.
+    // A removed entry counts as missing.
     expect(await b.writeRates(epoch, [{ key: 2, base: 4, data: 'z' }])).toEqual([null]);
     expect(await b.writeRates(epoch, [{ key: 2, base: 0, data: 'z' }])).toEqual([5]);
   });

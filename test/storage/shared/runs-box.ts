@@ -69,7 +69,9 @@ export class RunsBox {
   }
 }
 
-/** A journal for a suite that commits without loading: loads each actor first, as the runtime does. */
+/**
+ * Makes a journal for a suite that commits without loading. The journal loads each actor first, as the runtime does.
+ */
 export function loadFirst(box: RunsBox): JournalStore {
   const { journal } = box;
   const loaded = new Set<string>();

@@ -56,7 +56,7 @@ async function runSchedule(
     (_, at) => new RunHistoryClient(`${at}`, createPrng(seed * 10 + at), (entry) => told.push(entry)),
   );
   troubles = 0.08;
-  /** The others work on while a box is away. */
+  /** The box that is ended, while the others continue. */
   let away: { at: number; isBack: Promise<void> } | null = null;
   const leave = async (at: number): Promise<void> => {
     await boxes[at]!.box.close();
@@ -81,7 +81,7 @@ async function runSchedule(
   const last = await RunsBox.open(join(folder, 'last.mdb'), { truth, runs: memory }, TIMES);
   const judged = as(new MemoryRuns(truth), memory, () => false);
   const wrong = await judgeRuns(told, await judged.open('judge'), last.view.tables);
-  // Troubles must not keep everything away that there is to check.
+  // With too many faults there would be too little to check.
   if (told.filter((entry) => entry.op === 'step' && typeof entry.place === 'number').length < STEPS)
     wrong.push('too little was done');
   await last.close();
@@ -94,7 +94,7 @@ it(`boxes lose and double no steps in ${SCHEDULES} schedules`, async () => {
     expect(await runSchedule(SEED + at), `seed ${SEED + at}`).toEqual([]);
 });
 
-/** Changes what sessions do. */
+/** Makes a database whose sessions have changed methods. */
 function spoilSessions(inner: RunsTruth, change: (session: RunsSession) => Partial<RunsSession>): RunsTruth {
   return {
     open: async (box) => {
@@ -116,7 +116,7 @@ function spoilSessions(inner: RunsTruth, change: (session: RunsSession) => Parti
   };
 }
 
-/** Without a take-over's position, other boxes do not learn of it. */
+/** A faulty database: a take-over has no position, so other boxes do not learn of it. */
 class SilentRuns extends MemoryRuns {
   override take(box: string, actors: readonly Buffer[]) {
     const { rows } = this.truth;
@@ -127,7 +127,7 @@ class SilentRuns extends MemoryRuns {
   }
 }
 
-/** Stores the commits of former owners, too. */
+/** A faulty database: it also stores the commits of former owners. */
 class GenerousRuns extends MemoryRuns {
   override store(box: string, commits: Parameters<MemoryRuns['store']>[1]): RunsOutcome {
     const owners = new Map(this.owners);
@@ -138,7 +138,7 @@ class GenerousRuns extends MemoryRuns {
   }
 }
 
-/** Gives one database the content of another. */
+/** Lets a faulty database share the content of another one. */
 function as<Runs extends MemoryRuns>(made: Runs, like: MemoryRuns, isHeld = like.isHeld): Runs {
   const { owners, rows, counts } = like;
   return Object.assign(made, { isHeld, owners, rows, counts });
@@ -146,7 +146,7 @@ function as<Runs extends MemoryRuns>(made: Runs, like: MemoryRuns, isHeld = like
 
 it.each<[string, (runs: MemoryRuns) => RunsTruth]>([
   ['stores commits of former owners', (runs) => as(new GenerousRuns(runs.truth), runs)],
-  ['does not tell of take-overs', (runs) => as(new SilentRuns(runs.truth), runs)],
+  ['does not report take-overs', (runs) => as(new SilentRuns(runs.truth), runs)],
   [
     'acknowledges commits that it skipped',
     (runs) =>
@@ -155,7 +155,7 @@ it.each<[string, (runs: MemoryRuns) => RunsTruth]>([
       })),
   ],
   [
-    'forgets what it did with the last batch',
+    'forgets the outcome of the last batch',
     (runs) =>
       spoilSessions(runs, (session) => ({
         get last_batch() {
@@ -168,7 +168,7 @@ it.each<[string, (runs: MemoryRuns) => RunsTruth]>([
       })),
   ],
   [
-    'gives a history without its last event',
+    'returns a history without its last event',
     (runs) =>
       spoilSessions(runs, (session) => ({
         take: async (actors) =>

@@ -25,12 +25,12 @@ export type RunTold = ToldStep | { op: 'violation'; text: string };
 
 const KIND = 'run';
 const RUN_COUNT = 5;
-/** A snapshot follows each of so many steps; a row that every box follows, each of so many others. */
+/** Numbers of steps after which a run writes a snapshot, and after which it writes a row that every box follows. */
 const SNAPSHOT_STEPS = 7;
 const COMMON_STEPS = 5;
 const USAGE_DAY = 'day';
 
-/** What the runtime does with a box's runs, one step of a run at a time. */
+/** Handles a box's runs as the runtime does, one step of a run at a time. */
 export class RunHost {
   readonly #box: RunsBox;
   readonly #actors = new Map<string, { ids: string[]; isLost: boolean; isBusy: boolean }>();
@@ -65,7 +65,7 @@ export class RunHost {
     });
   }
 
-  /** How many steps the run has. @throws Error if it cannot be read */
+  /** Counts the steps of a run. @throws Error if it cannot be read */
   async countSteps(run: string): Promise<number> {
     const actor = this.#actors.get(run);
     if (actor !== undefined && !actor.isLost) return actor.ids.length;
@@ -102,7 +102,7 @@ export class RunHost {
   }
 }
 
-/** What a step writes. @param ids all steps, with this one */
+/** The writes of a step. @param ids all steps, with this one */
 function writesOf(run: string, id: string, ids: readonly string[]): JournalWrite[] {
   const place = ids.length;
   const rows: RowWrite[] = [
@@ -131,7 +131,7 @@ export class RunHistoryClient {
   readonly #random: Prng;
   readonly #tell: (told: RunTold) => void;
   #number = 0;
-  /** Position that it has seen, and steps by run. */
+  /** The highest position that this client has seen, and the number of steps of each run. */
   #seen = 0;
   readonly #counts = new Map<string, number>();
 
@@ -150,7 +150,7 @@ export class RunHistoryClient {
     if (typeof place === 'number') this.#note(run, place, box);
   }
 
-  /** Reads on a box that has reached what this client has seen on others. */
+  /** Reads on a box after the box has reached the position that this client has seen on other boxes. */
   async #read(run: string, box: RunsBox, host: RunHost): Promise<void> {
     if (!(await box.follower.reach(this.#seen, 50))) return;
     const count = await host.countSteps(run).catch(() => null);
@@ -194,7 +194,7 @@ export async function judgeRuns(
     if (history.join() !== ids.join()) wrong.push(`${run}: its history differs from its steps`);
     const [total] = await session.readRows('rows:run_totals', [encodeRowKey([run])]);
     const count = total == null ? 0 : decodeValue<number>(total);
-    if (count !== ids.length) wrong.push(`${run}: ${ids.length} steps, and a total of ${count}`);
+    if (count !== ids.length) wrong.push(`${run}: there are ${ids.length} steps, but the total is ${count}`);
     const row = common.get<number>('runs', [run]) ?? 0;
     const last = ids.length - (ids.length % COMMON_STEPS);
     if (row !== last) wrong.push(`${run}: the shared row is of step ${row}, not of ${last}`);
@@ -203,14 +203,14 @@ export async function judgeRuns(
     if (entry.op !== 'step' || entry.place === null) continue;
     const { run, id, place } = entry;
     if (place === false) {
-      if (stored.has(id)) wrong.push(`${id} was refused, and is stored`);
+      if (stored.has(id)) wrong.push(`${id} was refused, but is stored`);
     } else if (stored.get(id) !== `${run} ${place}`)
-      wrong.push(`${id} was acknowledged at ${run} ${place}, and is at ${stored.get(id)}`);
+      wrong.push(`${id} was acknowledged at ${run} ${place}, but is stored at ${stored.get(id)}`);
   }
   const range = { table: 'rows:usage', first: encodeRowKey([USAGE_DAY]), end: encodePrefixEnd([USAGE_DAY]) };
   const usage = (await session.sumCounts(range))[0]?.counts ?? { steps: 0, places: 0 };
   if (usage.steps !== steps || usage.places !== places)
-    wrong.push(`${steps} steps (${places}), and a usage of ${usage.steps} (${usage.places})`);
+    wrong.push(`there are ${steps} steps (${places}), but the usage is ${usage.steps} (${usage.places})`);
   return wrong;
 }
 

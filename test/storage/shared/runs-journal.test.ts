@@ -51,26 +51,26 @@ const rowOf = (key: string, table: string, value: unknown, row: RowKey = [key]):
   row: { op: 'put', table, row, value },
 });
 
-it('a box that takes an actor continues it, and the former one learns it, once without asking and once by its commit', async () => {
+it('a box that takes an actor continues it; the former box learns it from a notice or from its own commit', async () => {
   const [a, b] = (await openBoxes(2)) as [RunsBox, RunsBox];
   const told: ActorAddress[][] = [];
   a.journal.onLost = (addresses) => told.push([...addresses]);
   for (const key of ['x', 'y']) await a.journal.load('run', key);
   expect(await commit(a.journal, event('run', 'x', 1), event('run', 'y', 1))).toEqual([]);
   expect(readable(await b.journal.load('run', 'x')).events).toEqual(['event 1']);
-  // A client that has seen what b shows now must not see the former state on a.
+  // A client that has seen the state on b must not see the former state on a.
   expect(await a.follower.reach(b.follower.position, 60_000)).toBe(true);
   expect(told).toEqual([[{ kind: 'run', key: 'x' }]]);
   expect(await commit(a.journal, event('run', 'x', 2, 'of a'), event('run', 'y', 2))).toEqual(['x']);
   expect(await commit(b.journal, event('run', 'x', 2, 'of b'))).toEqual([]);
   expect(readable(await a.journal.load('run', 'x')).events).toEqual(['event 1', 'of b']);
   expect(readable(await a.journal.load('run', 'y')).events).toEqual(['event 1', 'event 2']);
-  // It is a's again, and a does not take its own taking for a loss.
+  // Box a has the actor again, and its own take-over does not count as a loss.
   expect(await commit(a.journal, event('run', 'x', 3))).toEqual([]);
   expect(told).toHaveLength(1);
 });
 
-it('writes rows where they belong: some to be queried, some that every box follows, and counters', async () => {
+it('writes each row to its place: rows for queries, rows that every box follows, and counters', async () => {
   const [a, b] = (await openBoxes(2)) as [RunsBox, RunsBox];
   await a.journal.load('run', 'x');
   const add: JournalWrite = {
@@ -81,7 +81,7 @@ it('writes rows where they belong: some to be queried, some that every box follo
   };
   const first = [rowOf('x', 'runs', 'running'), rowOf('x', 'run_steps', 'one', ['x', 1]), add];
   expect(await commit(a.journal, event('run', 'x', 1), ...first)).toEqual([]);
-  // Acknowledged means: this box shows it.
+  // A box shows the rows that it has acknowledged.
   expect(a.view.tables.get('runs', ['x'])).toBe('running');
   await b.follower.reach(a.follower.position, 60_000);
   expect(b.view.tables.get('runs', ['x'])).toBe('running');
@@ -118,7 +118,7 @@ it('writes rows where they belong: some to be queried, some that every box follo
   expect(await b.journal.load('run', 'x')).toEqual({ snapshot: null, events: [] });
 });
 
-it('waits while another box has just taken the actor', async () => {
+it('waits if another box has just taken the actor', async () => {
   let isHeld = true;
   let asked = 0;
   const truths = makeTruths(
@@ -175,7 +175,7 @@ it('forgets the term of an actor that has left memory', async () => {
   expect(await commit(journal, event('run', 'a', 1))).toEqual([]);
 });
 
-it('forgets the terms that were used longest ago: their actors are loaded again', async () => {
+it('forgets the least recently used terms, so that their actors are loaded again', async () => {
   const journal = new SharedRunsJournal(makeStore(), TABLES, 2);
   for (const key of ['a', 'b']) await journal.load('run', key);
   expect(await commit(journal, event('run', 'a', 1))).toEqual([]);
@@ -212,12 +212,12 @@ it('stores each commit once, and loses none that it acknowledged, while question
   expect(a.view.tables.get('runs', ['x'])).toBe(60);
 });
 
-it('is another box, which owns nothing, when the database does not know its last batch', async () => {
+it('continues as another box, which owns no actor, if the database does not know its last batch', async () => {
   const truths = makeTruths();
   const [a] = (await openBoxes(1, truths, { retry_ms: 1 })) as [RunsBox];
   await a.journal.load('run', 'x');
   expect(await commit(a.journal, event('run', 'x', 1))).toEqual([]);
-  // As after a restore from a backup.
+  // Simulates a restore from a backup.
   const [box] = [...truths.runs.boxes.values()];
   box!.last = null;
   box!.session++;
@@ -245,7 +245,7 @@ it('fails loads and commits while the database is away, as the runtime expects i
   await expect.poll(() => a.journal.load('run', 'x').then(readable)).toMatchObject({ snapshot: null });
 });
 
-it('a commit that the database refuses for itself does not stop the others', async () => {
+it('a commit that the database refuses does not stop the other commits', async () => {
   const truths = makeTruths();
   const { store } = truths.runs;
   truths.runs.store = (box, commits) => {
@@ -258,7 +258,7 @@ it('a commit that the database refuses for itself does not stop the others', asy
   expect(await commit(a.journal, event('run', 'poison', 1))).toMatchObject({
     message: 'this value is refused',
   });
-  // The batch number is unknown to the database, so the box goes on as another one.
+  // The database does not know the batch number, so the box continues as another box.
   await expect
     .poll(async () => {
       await a.journal.load('run', 'x');
@@ -268,7 +268,7 @@ it('a commit that the database refuses for itself does not stop the others', asy
   expect(readable(await a.journal.load('run', 'x')).events).toEqual(['event 1']);
 });
 
-it('a change of a table that cannot take it is refused', () => {
+it('a change that a table does not support is refused', () => {
   const builder = new CommitBuilder(Buffer.from('a'), TABLES);
   const key = Buffer.from('k');
   const add = (database: string, change: object) => () =>
@@ -280,7 +280,7 @@ it('a change of a table that cannot take it is refused', () => {
   expect(builder.build(1)).toEqual({ actor: Buffer.from('a'), term: 1, phases: [], common: [], counts: [] });
 });
 
-it('a snapshot removes what comes before it in the same commit, and a limited removal begins a phase', () => {
+it('a snapshot removes earlier events of the same commit, and a limited removal begins a new phase', () => {
   const builder = new CommitBuilder(Buffer.from('a'), TABLES);
   const key = (text: string) => Buffer.from(text);
   const put = (text: string) =>

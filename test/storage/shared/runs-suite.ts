@@ -13,7 +13,7 @@ import type { StoredRow, Truth } from '../../../src/storage/shared/truth.ts';
 interface RunsDatabase {
   truth: Truth;
   runs: RunsTruth;
-  /** Lets time pass until no taking is recent. */
+  /** Lets time pass until no take-over is recent. */
   ripen(): Promise<void>;
 }
 
@@ -24,10 +24,10 @@ export const row = (table: string, key: string, value: string | null): StoredRow
   value: value === null ? null : text(value),
 });
 const range = (table: string, first: string, end: string) => ({ table, first: text(first), end: text(end) });
-/** A phase of rows. */
+/** A phase of a commit that only stores rows. */
 export const put = (...rows: StoredRow[]): RowPhase => ({ removals: [], rows });
 
-/** An actor's address: as in the journal, none begins another. */
+/** Makes an actor's address. As in the journal, no address is a prefix of another one. */
 export const addressOf = (actor: string) => Buffer.from(`${String.fromCharCode(actor.length)}${actor}`);
 
 export function write(actor: string, term: number, more: Partial<ActorCommit>): ActorCommit {
@@ -91,14 +91,14 @@ export function describeRuns(name: string, prepare: () => Promise<RunsDatabase>)
       ]);
       expect(taken!.rows[1]!.key).toEqual(numbered('run1', 3));
       expect(taken!.term).toBeGreaterThan(term);
-      // Again by the same box.
+      // The same box takes the actor again.
       const [again] = await b.take([addressOf('run1')]);
       expect(again!.term).toBeGreaterThan(taken!.term);
       expect(again!.position).toBeNull();
       expect(again!.rows).toHaveLength(3);
     });
 
-    it('takes many actors at once, each for itself', async () => {
+    it('takes many actors at once, independently of each other', async () => {
       const a = await open();
       const names = Array.from({ length: 50 }, (_, at) => `many ${at % 7} ${at}`);
       const taken = await a.take(names.map(addressOf));
@@ -133,12 +133,12 @@ export function describeRuns(name: string, prepare: () => Promise<RunsDatabase>)
       expect(await a.sumCounts(range('rows:usage', 'a', 'z'))).toEqual([
         { key: text('day'), counts: { steps: 2 } },
       ]);
-      // Nothing at all was stored.
+      // This commit stored nothing at all.
       expect(await a.commit(2, [of('other', other!.term)])).toEqual({ lost: [0], position: null });
       expect(await a.commit(3, [of('unknown', 1)])).toEqual({ lost: [0], position: null });
     });
 
-    it('gives an actor another term at each taking, so that its earlier ones commit no more', async () => {
+    it('gives an actor a new term at each take-over, so that commits with earlier terms are refused', async () => {
       const a = await open();
       const first = await takeOne(a, 'run');
       const second = await takeOne(a, 'run');
@@ -146,7 +146,7 @@ export function describeRuns(name: string, prepare: () => Promise<RunsDatabase>)
       expect((await a.commit(2, [write('run', second, {})])).lost).toEqual([]);
     });
 
-    it('tells every box of a take-over, and of rows that all follow, at a position', async () => {
+    it('tells every box of take-overs, and of rows that all boxes follow, at a position', async () => {
       const a = await open();
       const follower = await database.truth.open(randomUUID(), () => {});
       sessions.push(follower);
@@ -175,7 +175,7 @@ export function describeRuns(name: string, prepare: () => Promise<RunsDatabase>)
       );
     });
 
-    it('performs phases in their order: first the removals of each', async () => {
+    it('performs phases in their order, the removals of each first', async () => {
       const a = await open();
       const term = await takeOne(a, 'run');
       const keys = ['a', 'b', 'c', 'd', 'e'];
@@ -256,13 +256,13 @@ export function describeRuns(name: string, prepare: () => Promise<RunsDatabase>)
       expect(await again.sumCounts(range('rows:usage', 'a', 'z'))).toEqual([
         { key: text('d'), counts: { n: 1 } },
       ]);
-      // The actor stays the box's.
+      // The box keeps the actor.
       expect((await again.commit(2, [commit])).lost).toEqual([]);
       await expect(a.commit(3, [commit])).rejects.toMatchObject({ name: 'TruthUnavailableError' });
       await expect(again.commit(9, [commit])).rejects.toMatchObject({ name: 'TruthUnavailableError' });
     });
 
-    it('keeps calls that are made together in their order', async () => {
+    it('performs simultaneous calls in their order', async () => {
       const a = await open();
       const first = await takeOne(a, 'run');
       const [outcome, [taken]] = await Promise.all([
@@ -273,7 +273,7 @@ export function describeRuns(name: string, prepare: () => Promise<RunsDatabase>)
       expect(taken!.rows.map(({ value }) => String(value))).toEqual(['one']);
     });
 
-    it('lets exactly one of two boxes that want an actor continue it', async () => {
+    it('lets exactly one of two boxes that take an actor continue it', async () => {
       const boxes = [await open(), await open()];
       const stored: string[] = [];
       for (let round = 1; round <= 20; round++) {

@@ -27,7 +27,7 @@ export class SharedBox {
     }
   }
 
-  /** For the tables suite: its tables and journal use the same box, which is closed with the tables. */
+  /** Prepares the suite of tables. Its tables and its journal use the same box, which is closed with the tables. */
   static prepareTables(path: string, truth: Truth): OpenTables {
     let box: SharedBox;
     return {

@@ -1,4 +1,4 @@
-/** A view in an LMDB file while everything is loaded into it again. Test thread. */
+/** A view in an LMDB file while all rows are loaded into it again. Test thread. */
 import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
 import { createPrng, type Prng } from '../../../src/std/prng.ts';
@@ -66,7 +66,7 @@ async function openView(path: string, key: Uint8Array | null): Promise<LmdbView>
   return view;
 }
 
-/** Loads in pieces, and looks at the view after each. */
+/** Loads rows in pieces, and calls `look` after each piece. */
 function fill(view: LmdbView, rows: readonly StoredRow[], random: Prng, look: () => void = () => {}): void {
   view.beginLoad();
   for (let at = 0; at < rows.length; ) {
@@ -107,7 +107,7 @@ it.each([
   }
 });
 
-it('remnants of an unfinished load are removed, and the former rows stay', async () => {
+it('the rows of an unfinished load are removed, and the former rows stay', async () => {
   const random = createPrng(SEED);
   const path = join(makeFolder(), 'main.mdb');
   const view = await openView(path, null);
