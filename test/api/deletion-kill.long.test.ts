@@ -1,7 +1,8 @@
 /**
  * Deletion under load and kill -9: agents log steps while other runs, long ones among them, and traces are deleted, and
- * the process is killed again and again. What was answered with 204 is completely gone. Everything else is completely
- * there or completely gone. Usage counts what was acknowledged, and the audit log has an entry for each deletion.
+ * the process is killed again and again. A trace whose deletion was answered with 204 is completely gone. Every other
+ * trace is completely there or completely gone. Usage counts what was acknowledged, and the audit log has an entry for
+ * each deletion.
  */
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { RUN_DELETE_STEPS } from '../../actors/run/behaviour.ts';

@@ -1,4 +1,4 @@
-/** Stripe's library against a stand-in for its API over a real socket, and real signatures. */
+/** Stripe's library with a stand-in for Stripe's API on a real socket, and with real signatures. */
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import Stripe from 'stripe';

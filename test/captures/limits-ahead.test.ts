@@ -153,7 +153,7 @@ describe('the forecast of limits', () => {
     ]);
   });
 
-  it('omits what is older than a day', () => {
+  it('omits answers older than a day', () => {
     const source = new MadeSource();
     addAnswer(source, 25 * 60, 0.9);
     expect(tellLimits(source).limits).toEqual([]);

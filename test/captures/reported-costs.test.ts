@@ -66,7 +66,7 @@ function read(name: string, shape: ApiShape): ListedExchange {
 describe('reported costs', () => {
   for (const [name, shape, usd, basis] of CASES) {
     const file = sharedFile(`reported/${name}.0.request`);
-    it.skipIf(!file.is_there)(`${name} ${file.needed}`, () => {
+    it.skipIf(!file.is_there)(`${name} has the expected cost and basis ${file.needed}`, () => {
       const cost = priceExchange(read(name, shape), PRICES);
       expect(cost.usd).toBeCloseTo(usd!, 10);
       expect(cost.basis).toBe(basis);
@@ -75,7 +75,7 @@ describe('reported costs', () => {
 
   for (const [name, basis] of PRICED) {
     const file = sharedFile(`reported/${name}.0.request`);
-    it.skipIf(!file.is_there)(`${name} ${file.needed}`, () => {
+    it.skipIf(!file.is_there)(`${name} has the expected basis of its price ${file.needed}`, () => {
       expect(priceExchange(read(name, 'chat_completions'), { 'gpt-5': PRICES['gpt-5']! }).basis).toBe(basis);
     });
   }

@@ -117,7 +117,9 @@ export class Visit {
       .flatMap(({ id, nodes }) => nodes.map(({ html }) => `${id}: ${html.slice(0, 160)}`));
   }
 
-  /** Figures, times and other short texts that are shown with an ellipsis, and tables beyond their panel. */
+  /**
+   * @returns figures, times and other short texts that are cut off by an ellipsis, and tables wider than their panel
+   */
   findCut(): Promise<string[]> {
     return this.page.evaluate(`[
       ...[...document.querySelectorAll('main .number, main .number > *, main td.short')]

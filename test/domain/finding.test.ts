@@ -90,7 +90,7 @@ describe('the stored text of a note', () => {
 describe('two findings', () => {
   const stored = (more: object = {}, project_id = 'p') => ({ project_id, ...prepareFinding(note(more)) });
 
-  it('are one if they have the same text, in any order of their fields', () => {
+  it('are one if they have the same content, with the fields of metadata in any order', () => {
     const finding = stored({ metadata: { a: 1, b: { c: [1, 2], d: 'x' } } });
     const other = stored({ metadata: { b: { d: 'x', c: [1, 2] }, a: 1 } });
     expect(hashFinding(finding)).toBe(hashFinding(other));

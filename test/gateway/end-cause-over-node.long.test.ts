@@ -1,4 +1,4 @@
-/** The whole of end-cause.test.ts with a gateway on node:http. */
+/** All tests of end-cause.test.ts with a gateway on node:http. */
 import { loadServer } from '../../src/http/server.ts';
 
 await loadServer('node');

@@ -42,7 +42,7 @@ it.skipIf(!existsSync(ADDON))(
       client.send('how much');
       return (await once(client, 'message'))[0] as number;
     };
-    // The client has begun to wait; then other clients are served for a while.
+    // Wait until the client waits for the gateway, then serve other clients for a while.
     while ((await ask()) < 1_000_000);
     for (let i = 0; i < 300; i++) {
       const answer = await fetch(`${gateway.url}/v1/messages`, { method: 'POST', body: '{}' });

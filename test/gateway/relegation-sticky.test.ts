@@ -120,7 +120,7 @@ class Talk {
     this.#more = more;
   }
 
-  /** @returns who served it, and why the student did not */
+  /** @returns `student` if the student served the step, else why it did not */
   async step(words: string, hasSeq = true): Promise<string> {
     const last = this.messages.at(-1)?.content;
     const calls = Array.isArray(last) ? (last as { type: string; id: string }[]) : [];

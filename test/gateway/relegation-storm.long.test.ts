@@ -101,8 +101,8 @@ it(`relegation keeps correct counts through a storm (seed ${SEED})`, async () =>
   }
   await storms;
   expect(looks).toBeGreaterThan(0);
-  // A client that left at once may not have been noticed yet. Connections are accepted in order, so the last client is
-  // noticed last.
+  // The gateway may not yet have noticed a client that left at once. It accepts connections in order: when it answers
+  // this request, it has noticed them all.
   const last = await rawRequest(gateway.port, stepBytes(stepBody('decline')));
   tally[serverOf(last)]++;
   const { exchanges, relegation } = await waitForStats(

@@ -1,4 +1,4 @@
-/** The whole of secure-listening.test.ts with a gateway on node:http. */
+/** All tests of secure-listening.test.ts with a gateway on node:http. */
 import { loadServer } from '../../src/http/server.ts';
 
 await loadServer('node');

@@ -1,4 +1,4 @@
-/** The whole of transparency.test.ts with clients and a gateway that use TLS: the same bytes arrive. */
+/** All tests of transparency.test.ts with clients and a gateway that use TLS. The same bytes must arrive. */
 import { speakTls } from '../fixtures/certificate.ts';
 
 speakTls();

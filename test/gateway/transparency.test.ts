@@ -687,7 +687,7 @@ describe('failures', () => {
     expect(upstream.requests.at(-1)!.body.toString()).toBe('body');
   });
 
-  it('no retry on a fresh connection or after a first byte of the answer, and never two', async () => {
+  it('no request is retried on a fresh connection or after the first byte of an answer, and none twice', async () => {
     const fresh = await startRawUpstream((c) => c.reset());
     const other = await startTestGateway(fresh.url);
     expect((await rawRequest(other.port, request('/'))).status).toBe(502);
@@ -716,7 +716,7 @@ describe('failures', () => {
       };
       const first = upstream.connections.length;
       const client = await openRawClient(gateway.port);
-      // A separate upstream in each phase, because earlier data is still visible in earlier connections.
+      // A separate path in each phase, because earlier connections still hold the data that they received.
       const target = `/gone/${phase.replaceAll(' ', '-')}`;
       if (phase === 'while uploading') {
         await client.write(`POST ${target} HTTP/1.1\r\nhost: gw\r\ncontent-length: 1000\r\n\r\nhalf`);

@@ -1,4 +1,4 @@
-/** The whole of tunnel-cases.test.ts with clients and a gateway that speak TLS. */
+/** All tests of tunnel-cases.test.ts with clients and a gateway that speak TLS. */
 import { speakTls } from '../fixtures/certificate.ts';
 
 speakTls();

@@ -1,4 +1,4 @@
-/** The whole of tunnel.test.ts with clients and a gateway that speak TLS. */
+/** All tests of tunnel.test.ts with clients and a gateway that speak TLS. */
 import { speakTls } from '../fixtures/certificate.ts';
 
 speakTls();

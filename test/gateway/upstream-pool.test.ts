@@ -213,7 +213,7 @@ describe('the connections to an upstream', () => {
     await new Promise((resolve) => server.close(resolve));
   });
 
-  it('are opened for each request of a burst, with what was uploaded meanwhile', async () => {
+  it('are opened for each request of a burst, and then carry what was uploaded meanwhile', async () => {
     const { pool, server } = await start();
     const bodies: string[] = [];
     server.on('request', (request) => {

@@ -10,7 +10,7 @@ const ENTRY_POINTS: readonly RegExp[] = [
   /^src\/client\/understudy\.ts$/,
   /^src\/label\/(label|auto)\.ts$/,
   /^src\/integrations\/(ai-sdk|anthropic|claude-agent-sdk|langchain|openai-agents)\.ts$/,
-  // Made from the contract, for users of the client.
+  // Generated from the contract, for users of the client.
   /^src\/client\/operation-types\.ts$/,
   // Declarations for packages that lack them.
   /\.d\.ts$/,
@@ -29,8 +29,8 @@ interface ModuleNames {
 
 /**
  * @param files every file that may import another, by its path from the root
- * @returns `path: name` of each export that no other file imports, sorted. A default export does not count: threads and
- *   tools load modules by address and take it
+ * @returns `path: name` of each export that no other file imports, sorted. A default export does not count, because
+ *   threads and tools load modules by address
  */
 export function findUnusedExports(files: ReadonlyMap<string, string>): string[] {
   const modules = new Map([...files].map(([file, source]) => [file, readNames(file, source)]));

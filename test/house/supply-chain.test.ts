@@ -31,7 +31,7 @@ interface Locked {
   dev?: boolean;
   hasInstallScript?: boolean;
   gypfile?: boolean;
-  /** A package of this repository. */
+  /** Whether the package is part of this repository. */
   link?: boolean;
 }
 const { packages } = JSON.parse(read('package-lock.json')) as { packages: Record<string, Locked> };

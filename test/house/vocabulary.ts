@@ -40,7 +40,7 @@ const FORBIDDEN_WORDS: readonly ForbiddenWord[] = [
   },
 ];
 
-/** Searched for where code binds a name: variables, parameters, functions. */
+/** Names that no variable, parameter or function may have. */
 const FORBIDDEN_IDENTIFIERS: ReadonlyMap<string, string> = new Map(
   ['its', 'one', 'theirs', 'them', 'they', 'whose', 'nobody', 'somebody'].map((name) => [
     name,
@@ -107,7 +107,7 @@ function noteBindings(node: unknown, note: Note): void {
   for (const value of Object.values(node)) noteBindings(value, note);
 }
 
-/** The names of a pattern: `a`, `{ a, b: c }`, `[a, ...b]`, `a = 1`. */
+/** Reports the names that a pattern binds: `a`, `{ a, b: c }`, `[a, ...b]`, `a = 1`. */
 function notePattern(pattern: unknown, note: Note): void {
   if (Array.isArray(pattern)) {
     for (const item of pattern) notePattern(item, note);

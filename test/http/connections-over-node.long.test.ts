@@ -1,4 +1,4 @@
-/** The whole of connections.test.ts with servers on node:http. */
+/** All tests of connections.test.ts with servers on node:http. */
 import { loadServer } from '../../src/http/server.ts';
 
 await loadServer('node');

@@ -252,7 +252,7 @@ describe('the pace of an upload', () => {
       Buffer.concat([Buffer.from(`${HEAD}content-length: 60000000\r\n\r\n`), Buffer.alloc(60_000_000)]),
     );
     const connection = await upstream.waitForConnections(1);
-    // Three times as long as another upload may stay below the pace.
+    // Wait until three other uploads, one after the other, are refused because they are below the pace.
     for (let times = 0; times < 3; times++) {
       const other = times === 0 ? slow : await openRawClient(gateway.port);
       await other.write(`${HEAD}content-length: 100000\r\n\r\n`);

@@ -1,4 +1,4 @@
-/** The whole of event-stream.test.ts with servers on node:http. */
+/** All tests of event-stream.test.ts with servers on node:http. */
 import { loadServer } from '../../src/http/server.ts';
 
 await loadServer('node');

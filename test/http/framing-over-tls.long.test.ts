@@ -1,4 +1,6 @@
-/** The whole of framing.test.ts with clients and servers that use TLS: the same is accepted and refused. */
+/**
+ * All tests of framing.test.ts with clients and servers that use TLS. The same requests must be accepted and refused.
+ */
 import { speakTls } from '../fixtures/certificate.ts';
 
 speakTls();

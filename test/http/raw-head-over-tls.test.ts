@@ -1,4 +1,4 @@
-/** The whole of raw-head.test.ts with clients and a server that speak TLS. */
+/** All tests of raw-head.test.ts with clients and a server that speak TLS. */
 import { speakTls } from '../fixtures/certificate.ts';
 
 speakTls();

@@ -51,7 +51,7 @@ async function open(): Promise<Client> {
     isOver = true;
   });
   const client = { socket, text: () => text, isOver: () => isOver };
-  // An open connection's next bytes are read in the same turn as those of the others.
+  // The first request opens the connection. The server then reads the next bytes of all connections in one turn.
   socket.write(get('/hello'));
   await vi.waitFor(() => expect(text).toContain('/hello'), { timeout: PATIENCE_MS });
   return client;

@@ -197,7 +197,8 @@ describe('silent_topic_drift', () => {
     // An agent that begins the task late has prepared for it, so the monitor does not fire.
     const late = [...steps.slice(0, 5), look('Seattle Aquarium ticket prices'), ...steps.slice(5)];
     expect(firesAt(judgeRun(late, TASK), 'silent_topic_drift')).toEqual([]);
-    // Work without a word of the task is not a search, and going through a list counts as one search.
+    // The monitor does not fire here either: work is not a search, even if it names no word of the task, and going
+    // through a list counts as one search.
     const work = repeat(9, (i) => ({
       action: 'bash',
       action_input: `make part${i}`,
