@@ -693,7 +693,7 @@ const stepExplanation = z
               .describe('Golden answers at the nearest step'),
           })
           .nullable()
-          .describe('The most similar golden step; null: there is none'),
+          .describe('The most similar golden step; null: no golden step is known'),
         new_things: z
           .array(
             z.object({

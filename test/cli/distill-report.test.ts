@@ -108,7 +108,7 @@ it('the report starts with what would be served, and says how many of the runs w
   );
   expect(text).toContain('24 runs, 160 steps; of 5,900 golden runs, the newest of each agent that fit');
   expect(text).toContain(
-    'triage: since exchange 70 golden runs answer otherwise than with look after task; 40 earlier runs no longer teach this answer, 1 run since then',
+    'triage: from exchange 70 on, golden runs do not answer with look after task; 40 earlier runs with this answer are not used for teaching; 1 run came after the change',
   );
 });
 

@@ -28,7 +28,7 @@ describe('understudy patterns', () => {
     const file = join(api.dir, 'in.jsonl');
     writeFileSync(file, `${JSON.stringify(LESSON)}\n\n${JSON.stringify(LESSON)}\n`);
     const imported = await run(api.dir, 'import', '--tier', 'e2', '--org', 'acme', file);
-    expect(imported).toMatchObject({ code: 0, stdout: 'Left for the pattern store: 2 patterns.\n' });
+    expect(imported).toMatchObject({ code: 0, stdout: 'Queued for the pattern store: 2 patterns.\n' });
     const ask = () =>
       api.post('/v1/traces/retrieve', { org_id: 'acme', tier: 'e2', context: LESSON.situation });
     await expect.poll(async () => (await ask()).body.traces.length).toBe(1);

@@ -69,6 +69,8 @@ describe('an import beside the AI SDK', () => {
     const { status, stderr } = spawnSync(process.execPath, [file], { encoding: 'utf8' });
     expect(status, stderr).toBe(isTaken ? 0 : 1);
     if (isTaken) return;
-    expect(stderr).toContain(`@understudy-gateway/ai-sdk 0.2.0 needs ai >=5.0.0 <8, and found ai ${version}`);
+    expect(stderr).toContain(
+      `@understudy-gateway/ai-sdk 0.2.0 needs ai >=5.0.0 <8, but ai ${version} is installed`,
+    );
   });
 });
