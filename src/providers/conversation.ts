@@ -2,10 +2,10 @@
  * Fingerprints of a conversation, so that requests can be grouped into runs without a label. Pure; runs where stored
  * copies are read, never on a server thread. Cost: one SHA-256 over the conversation.
  *
- * Prefixes. A conversation consists of sections: a section is a block with its role and kind; texts of the same role that
- * follow each other are one section. A section's hash covers the section and the hash before it. After each message, the
- * hash so far is that prefix's hash (22 characters of base64url, 132 bits). So the n-th hash of two requests is equal
- * when their first n messages mean the same.
+ * Prefixes. A conversation consists of sections: a section is a block with its role and kind; texts of the same role
+ * that follow each other are one section. A section is hashed in pieces. The hash of a piece covers the piece and the
+ * hash before it. After each message, the hash so far is that prefix's hash (22 characters of base64url, 132 bits). So
+ * the n-th hash of two requests is equal when their first n messages mean the same.
  *
  * Ignored: cache markers and their place, key order, a string instead of a list of one text, text divided into several
  * blocks or messages of the same role, thinking and its signatures (clients drop them when they send the answer back),
@@ -216,47 +216,64 @@ function leaveOutBilling(blocks: readonly string[]): readonly string[] {
   return blocks.some(isBilling) ? blocks.filter((block) => !isBilling(block)) : blocks;
 }
 
-const EMPTY_STATE: HashState = { before: '', section: '', mark: '', chars: 0 };
+const EMPTY_STATE: HashState = { before: '', piece: '', mark: '', chars: 0 };
+
+/**
+ * A longer section is hashed in pieces of this length, however its texts are divided. So the hash after a message costs
+ * at most one piece, even if many texts of the same role follow each other.
+ */
+const PIECE_CHARS = 8_192;
 
 /** One running hash, which can be read at any point. */
 class Chain {
-  /** The hash before the current section; '' at the beginning. */
+  /** The hash before the current piece of a section; '' at the beginning. */
   #before: string;
-  #section: string;
-  /** The hash that includes the current section; null: not computed yet. */
+  /** The last piece of the current section: less than PIECE_CHARS, or exactly that. */
+  #piece: string;
+  /** The hash that includes the current piece; null: not computed yet. */
   #hash: string | null = null;
   /** Characters that were added. */
   chars: number;
 
-  constructor({ before, section, chars }: HashState) {
+  constructor({ before, piece, chars }: HashState) {
     this.#before = before;
-    this.#section = section;
+    this.#piece = piece;
     this.chars = chars;
   }
 
   /** @param mark of the text that the next message may continue */
   save(mark: string): HashState {
-    return { before: this.#before, section: this.#section, mark, chars: this.chars };
+    return { before: this.#before, piece: this.#piece, mark, chars: this.chars };
   }
 
   /** Begins a section. @param head its role and kind, between zero characters */
   begin(head: string): void {
-    if (this.#section !== '') this.#before = this.takeHash();
-    this.#section = '';
+    if (this.#piece !== '') this.#before = this.takeHash();
+    this.#piece = '';
     this.add(head);
   }
 
   add(text: string): void {
     this.chars += text.length;
-    this.#section += text;
     this.#hash = null;
+    this.#piece += text;
+    if (this.#piece.length <= PIECE_CHARS) return;
+    const rest = this.#piece;
+    let at = 0;
+    for (; rest.length - at > PIECE_CHARS; at += PIECE_CHARS)
+      this.#before = hashPiece(this.#before, rest.slice(at, at + PIECE_CHARS));
+    this.#piece = rest.slice(at);
   }
 
   takeHash(): string {
-    // A section begins with a zero character, so it is clear where the hash before it ends.
-    this.#hash ??= hash('sha256', this.#before + this.#section, 'base64url').slice(0, HASH_CHARS);
+    this.#hash ??= hashPiece(this.#before, this.#piece);
     return this.#hash;
   }
+}
+
+/** The first piece begins with a zero character, so it is clear where the hash before it ends. */
+function hashPiece(before: string, piece: string): string {
+  return hash('sha256', before + piece, 'base64url').slice(0, HASH_CHARS);
 }
 
 interface ChainState {

@@ -13,9 +13,9 @@ const SHORT_CHARS = 16_384;
 const CANDIDATES = 8;
 /** The running hash after a message. */
 export interface HashState {
-  /** The hash before the last section, and that section so far. */
+  /** The hash before the last piece of a section, and that piece so far. */
   before: string;
-  section: string;
+  piece: string;
   /** The running role and kind (conversation.ts). */
   mark: string;
   /** Characters that were hashed. */

@@ -200,6 +200,25 @@ describe('conversation fingerprints', () => {
     expect(prefixes(request)[0]).not.toBe(prefixes(OPENING)[0]);
   });
 
+  it('do not depend on how a long text is divided into messages', () => {
+    const text = Array.from({ length: 3_000 }, (_, i) => `${i} bottles`).join(', ');
+    const say = (...texts: string[]) =>
+      prefixes({ messages: texts.map((content) => ({ role: 'user', content })) }).at(-1);
+    const whole = say(text);
+    for (const at of [1, 8_000, 8_192, 8_193, 16_400, text.length - 1])
+      expect(say(text.slice(0, at), text.slice(at))).toBe(whole);
+    expect(say(`${text}.`)).not.toBe(whole);
+    expect(say(`.${text.slice(1)}`)).not.toBe(whole);
+  });
+
+  it('take little memory for many messages of the same role', () => {
+    const messages = Array.from({ length: 20_000 }, (_, i) => ({
+      role: 'user',
+      content: `${i} `.padEnd(500),
+    }));
+    expect(new Set(prefixes({ messages })).size).toBe(20_000);
+  });
+
   it('distinguish runs that began alike by the ids of their tool calls', () => {
     const other = structuredClone(SECOND);
     (other.messages[1]!.content as { id?: string }[])[2]!.id = 'toolu_2';
