@@ -227,16 +227,39 @@ function splitAndSolve(
   const runs = countRuns(chosen);
   if (runs < supportMin) return;
   const solved = solve(chosen, supportMin);
-  if (!Array.isArray(solved)) {
+  if (!('cuts' in solved)) {
     classes.push({ template: solved, members, runs });
     return;
   }
   if (cuts >= CUTS) return;
-  // Choose the division that puts the most examples into parts with enough runs; among equal divisions, the one with
-  // the fewest parts.
-  let best: number[][] | null = null;
-  let bestCovered = 0;
-  for (const labels of solved) {
+  const usual = divide(examples, members, solved.cuts, supportMin);
+  const best =
+    usual.covered >= LAST_CUT * members.length
+      ? usual
+      : divide(examples, members, solved.last_cuts, supportMin);
+  for (const part of (best.covered > usual.covered ? best : usual).parts)
+    splitAndSolve(examples, part, supportMin, cuts + 1, classes);
+}
+
+/** If every usual division loses more than this share of the examples, the last resort is tried. */
+const LAST_CUT = 0.5;
+/** Minimum share of the examples for which the rule is right that divides them as the last resort. */
+const LAST_CUT_RIGHT = 0.25;
+
+/**
+ * Chooses the division that puts the most examples into parts with enough runs; among equal divisions, the one with the
+ * fewest parts.
+ * @returns its parts, and the number of examples in them
+ */
+function divide(
+  examples: readonly AnswerExample[],
+  members: readonly number[],
+  cuts: Cuts,
+  supportMin: number,
+): { parts: number[][]; covered: number } {
+  const best = { parts: [] as number[][], covered: 0 };
+  let bestValue = 0;
+  for (const labels of cuts) {
     const parts = new Map<string, number[]>();
     for (const [i, label] of labels.entries()) {
       const part = parts.get(label);
@@ -253,12 +276,13 @@ function splitAndSolve(
       kept.push(part);
     }
     const value = covered - 0.5 * kept.length;
-    if (kept.length > 0 && value > bestCovered) {
-      best = kept;
-      bestCovered = value;
+    if (kept.length > 0 && value > bestValue) {
+      best.parts = kept;
+      best.covered = covered;
+      bestValue = value;
     }
   }
-  for (const part of best ?? []) splitAndSolve(examples, part, supportMin, cuts + 1, classes);
+  return best;
 }
 
 function countRuns(examples: readonly { run_id: string }[]): number {
@@ -328,13 +352,19 @@ function shapeOfValue(value: unknown, tellsNull = false): string {
 /** One label per example, for each way to divide them. */
 type Cuts = string[][];
 
-function solve(examples: readonly AnswerExample[], supportMin: number): AnswerTemplate | Cuts {
+/** Ways to divide examples that no template explains, see {@link Solver}. */
+interface Unsolved {
+  cuts: Cuts;
+  last_cuts: Cuts;
+}
+
+function solve(examples: readonly AnswerExample[], supportMin: number): AnswerTemplate | Unsolved {
   const first = examples[0]!;
   const calls = first.content.filter((block) => block.type === 'tool_call');
   const tools = calls.map(({ name }) => name);
   const all = examples.map(({ content }) => content.filter((block) => block.type === 'tool_call'));
   const contexts = examples.map(({ context }) => context);
-  const solver: Solver = { examples, contexts, supportMin, tools, cuts: [] };
+  const solver: Solver = { examples, contexts, supportMin, tools, cuts: [], lastCuts: [] };
   const template: AnswerTemplate = { calls: [], text: null };
   if (all.every((blocks) => blocks.length === calls.length))
     for (const [i, call] of calls.entries()) {
@@ -358,10 +388,10 @@ function solve(examples: readonly AnswerExample[], supportMin: number): AnswerTe
       template.json = { value: solveValue(solver, values), indent };
     } else template.text = solveValue(solver, texts);
   }
-  if (solver.cuts.length > 0) return solver.cuts;
+  if (solver.cuts.length > 0) return { cuts: solver.cuts, last_cuts: solver.lastCuts };
   if (calls.length > 0 && texts.every((text) => text !== '')) {
     // The agent does not act on the text beside calls. So the text is left out if no template explains it.
-    const beside: Solver = { examples, contexts, supportMin, tools, cuts: [] };
+    const beside: Solver = { ...solver, cuts: [], lastCuts: [] };
     const text = solveValue(beside, texts);
     if (beside.cuts.length === 0) template.text = text;
   }
@@ -375,6 +405,8 @@ interface Solver {
   tools: readonly string[];
   /** Ways to divide unsolved examples; empty if all were solved. */
   cuts: Cuts;
+  /** Ways to divide them that are tried only if those above lose too many examples. */
+  lastCuts: Cuts;
 }
 
 type CallBlock = Extract<StudentBlock, { type: 'tool_call' }>;
@@ -397,7 +429,7 @@ function solveCallsOfEach(
     if (groups.some((blocks) => blocks[0]!.name !== name)) return null;
     const inputs = groups.map((blocks) => blocks.map(({ input }) => input));
     if (groups.every((blocks) => blocks.length === 1)) {
-      const alone: Solver = { ...solver, cuts: [] };
+      const alone: Solver = { ...solver, cuts: [], lastCuts: [] };
       const input = solveValue(
         alone,
         inputs.map(([value]) => value),
@@ -449,7 +481,7 @@ function solveEach(
     }
     if (countRuns(examples) < solver.supportMin) continue;
     const contexts = examples.map(({ context }) => context);
-    const inner: Solver = { ...solver, examples, contexts, cuts: [] };
+    const inner: Solver = { ...solver, examples, contexts, cuts: [], lastCuts: [] };
     const item = solveValue(inner, flat);
     if (inner.cuts.length === 0) return { each, item };
   }
@@ -740,9 +772,15 @@ function solveValue(solver: Solver, values: readonly unknown[]): TemplateNode {
     if (text !== null) return text;
     solver.cuts.push(...cuts);
     solver.cuts.push(values.map((value, i) => leaveOutKnown(value, solver.contexts[i]!)));
+    if (found.best !== null && countRight(found.best) >= LAST_CUT_RIGHT * values.length)
+      solver.lastCuts.push(found.best.map(String));
   } else if (found.best !== null) solver.cuts.push(found.best.map(String));
   solver.cuts.push(values.map((value) => canonicalText(value)));
   return NOTHING;
+}
+
+function countRight(best: readonly boolean[]): number {
+  return best.filter(Boolean).length;
 }
 
 function toExamples(

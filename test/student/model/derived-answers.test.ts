@@ -204,4 +204,25 @@ describe('the value of', () => {
       }),
     ).toBe(true);
   });
+
+  it('one place in most steps, and of another place in the others', () => {
+    expect(
+      learns((random) => {
+        const name = Array.from({ length: 3 }, () => pick(random, ['ta', 'lo', 'mi', 'ru', 'se'])).join('');
+        const files = [`models/${name}.sql`, `jobs/${name}.yaml`, `plans/${name}.txt`] as const;
+        const named = files[random.below(2)]!;
+        const isNamed = random.chance(0.7);
+        const log = isNamed ? `error in ${named}: stopped` : 'error: the input came late';
+        const step = digest(
+          [
+            user('Mend it.'),
+            ...called('look', {}, JSON.stringify({ files })),
+            ...called('act', { log: true }, log),
+          ],
+          { tools },
+        );
+        return { step, answer: callAnswer('look', { file: isNamed ? named : files[2] }) };
+      }),
+    ).toBe(true);
+  });
 });
