@@ -66,6 +66,8 @@ export const STUDENT_CORE = {
   calls_back: 64,
   results_back: 3,
   marks: 480,
+  /** Maximum number of marks of lists, beside the others. */
+  list_marks: 120,
   words_marked: 160,
   /**
    * An answer: characters of its text, and of each call's input as JSON; number of calls; number of values in an input.

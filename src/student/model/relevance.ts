@@ -5,6 +5,7 @@
  */
 
 import { createPrng } from '../../std/prng.ts';
+import { MARK } from './step-marks.ts';
 
 /** A mark, and the steps that have it. */
 export interface MarkColumn {
@@ -112,7 +113,9 @@ function grow(growth: Growth, drawn: readonly number[], members: readonly number
   const equals: number[] = [];
   for (const [place, c] of drawn.entries()) {
     if (gains[place]! < 0.98 * bestGain || equals.length >= 4) continue;
-    if (c === best || isSamePart(columns[c]!.has, has, members)) equals.push(c);
+    // A property of a list repeats marks of its elements. Alone, it is no reason to call a step unusual.
+    const isSummary = columns[c]!.kind === MARK.list && columns[best]!.kind !== MARK.list;
+    if (c === best || (!isSummary && isSamePart(columns[c]!.has, has, members))) equals.push(c);
   }
   for (const c of equals) worth[c]! += (bestGain + price[best]!) / equals.length;
   grow(

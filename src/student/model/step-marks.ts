@@ -6,6 +6,7 @@
 import { canonicalNumber, digitsOf } from '../../std/exact-json.ts';
 import { hashString, isObject, mixNumber } from './json-values.ts';
 import { STUDENT_CORE } from './limits.ts';
+import { collectCalled, markLists } from './list-marks.ts';
 import { nameOfUse } from './look-calls.ts';
 import { readSentences } from './prompt-sentences.ts';
 import { readTokens, type TextToken } from './text-tokens.ts';
@@ -29,6 +30,8 @@ export const MARK = {
   denial: 11,
   /** The numbers in a sentence of the system prompt that names no day or time: limits, counts, prices. */
   system_number: 12,
+  /** A property of a list's elements, at whatever position; a place may have several. */
+  list: 13,
 } as const;
 
 /** An earlier call whose result is in the conversation. */
@@ -56,6 +59,10 @@ export class StepMarks {
   readonly values: number[] = [];
   /** Words that the user mentioned. */
   readonly #said = new Set<string>();
+  /** The same words in order, each between spaces. */
+  #saidText = ' ';
+  /** Place and value of each mark of a list. */
+  readonly #lists: number[] = [];
 
   /** Adds a mark, or drops it beyond the bound. */
   mark(kind: number, place: number, value: number): void {
@@ -73,6 +80,24 @@ export class StepMarks {
     for (const token of tokens)
       if (token.kind !== 'sign' && token.kind !== 'break')
         this.#said.add(plainValue(text.slice(token.start, token.end)));
+    this.#saidText += `${spaceWords(text)} `;
+  }
+
+  /**
+   * Marks the lists of a result. They have their own bound, so that they leave the other marks their room.
+   * @param calls since the result arrived, the latest first
+   */
+  markLists(name: string, json: unknown, calls: readonly PastCall[]): void {
+    const isSaid = (value: string): boolean => this.#saidText.includes(` ${spaceWords(value)} `);
+    markLists(name, json, { isSaid, called: collectCalled(calls) }, (place, value) => {
+      if (this.#lists.length < 2 * STUDENT_CORE.list_marks) this.#lists.push(place, value);
+    });
+  }
+
+  /** Adds the marks of lists to the others. */
+  closeLists(): void {
+    const lists = this.#lists;
+    for (let at = 0; at < lists.length; at += 2) this.values.push(MARK.list, lists[at]!, lists[at + 1]!);
   }
 
   /**
@@ -248,6 +273,14 @@ function listDenials(tokens: readonly TextToken[]): Iterable<number> {
 }
 
 const NOTHING_DENIED = [0] as const;
+
+/** The words of a text in lower case, with a space between them. */
+function spaceWords(text: string): string {
+  return text
+    .toLowerCase()
+    .replace(/[^\p{L}\p{N}]+/gu, ' ')
+    .trim();
+}
 
 /** One spelling of a value, for comparisons. */
 function plainValue(value: string): string {

@@ -73,6 +73,7 @@ export class StepReader {
     this.#readConversation();
     this.#values.close();
     if (this.#moreNumbers !== 0) this.#numbers.push(hashString('more'), this.#moreNumbers);
+    this.marks.closeLists();
     this.marks.markSystemNumbers(this.#numbers);
     const values = changing + told.map((text) => `${text}\n`).join('');
     if (values !== '') this.sources.push({ name: 'system', value: values });
@@ -272,11 +273,19 @@ export class StepReader {
       if (copy === undefined) return;
       const isLatest = !name.includes('#');
       if (isFresh || isLatest) this.marks.markJson(isFresh, name, hashString(name), copy, 0);
-      if (isLatest) this.#noteProgress(name, json, result.at, calls);
+      if (!isLatest) return;
+      this.#noteProgress(name, json, result.at, calls);
+      this.marks.markLists(
+        name,
+        copy,
+        calls.filter(({ at }) => at > result.at),
+      );
     };
     for (const result of results) if (result.at > last) addResult(result);
-    for (const [name, values] of resultsOfOneTool(results, last))
-      add(`results:${name}`, values, STUDENT_CORE.result);
+    for (const [name, values] of resultsOfOneTool(results, last)) {
+      const copy = add(`results:${name}`, values, STUDENT_CORE.result);
+      if (copy !== undefined) this.marks.markLists(`results:${name}`, copy, []);
+    }
     for (const call of calls) {
       const name = takeName('call', call.name);
       if (name === null) continue;
