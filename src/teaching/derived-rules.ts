@@ -70,7 +70,9 @@ type Hit = Pick<ExtractionRule, 'path' | 'span' | 'writing'>;
 /** Names of the sources that may say which element is meant, without the one that holds it. */
 function listNaming(context: StepContext, but: string): string[] {
   const names = context.step.sources.map(({ name }) => name);
-  const latest = names.filter((name) => name !== 'progress' && !name.includes('#') && name !== but);
+  const latest = names.filter(
+    (name) => name !== 'progress' && !name.includes('#') && !name.startsWith('links:') && name !== but,
+  );
   return latest.slice(0, NAMING);
 }
 

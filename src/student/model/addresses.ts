@@ -24,7 +24,7 @@ export function spellAddresses(
     if (block.type !== 'tool_call' || !hasAddress(block.input)) return block;
     const input = Object.entries(block.input).map(([key, value]) => [
       key,
-      isAddress(key, value) ? (resolve(value, base) ?? value) : value,
+      isAddress(key, value) ? (resolveAddress(value, base) ?? value) : value,
     ]);
     return { ...block, input: Object.fromEntries(input) as unknown };
   });
@@ -42,10 +42,16 @@ function isAddress(key: string, value: unknown): value is string {
  * Makes an address absolute.
  * @returns undefined for a relative address without a base, and for another scheme
  */
-function resolve(address: string, base: string | undefined): string | undefined {
+export function resolveAddress(address: string, base: string | undefined): string | undefined {
   if (!ABSOLUTE.test(address) && (base === undefined || /^[a-z][a-z\d+.-]*:/i.test(address)))
     return undefined;
   return URL.parse(address, base)?.href;
+}
+
+/** The address among a call's arguments; undefined without one. */
+export function addressOf(input: unknown): string | undefined {
+  if (!isObject(input)) return undefined;
+  return Object.entries(input).flatMap(([key, value]) => (isAddress(key, value) ? [value] : []))[0];
 }
 
 /**
@@ -62,7 +68,7 @@ function findBase({ sources }: Pick<StepDigest, 'sources'>): string | undefined 
   const first = absolute < 0 ? findOnlySite(sources) : opened[absolute];
   // Calls after it may be relative to it.
   const later = opened.slice(0, absolute < 0 ? undefined : absolute).reverse();
-  return later.reduce((base: string | undefined, address) => resolve(address, base) ?? base, first);
+  return later.reduce((base: string | undefined, address) => resolveAddress(address, base) ?? base, first);
 }
 
 function findOnlySite(sources: StepDigest['sources']): string | undefined {

@@ -53,6 +53,15 @@ function measureRun(words: readonly string[], { words: other, places }: WordPlac
   return longest;
 }
 
+/** Whether all words of a text stand in the other text, one after the other, and one of them is a word of content. */
+export function hasRun(words: readonly string[], { words: other, places }: WordPlaces): boolean {
+  const hasContent = words.some((word) => /\d/.test(word) || (word.length > 2 && !FUNCTION_WORDS.has(word)));
+  return (
+    hasContent &&
+    (places.get(words[0]!) ?? []).some((place) => words.every((word, i) => other[place + i] === word))
+  );
+}
+
 /** Index of the only text with the longest run; −1 if no text or several texts have it. */
 export function findNamed(texts: readonly (readonly string[])[], named: WordPlaces): number {
   let best = -1;

@@ -4,7 +4,7 @@
  * teaching proposes rules, and the student's thread applies them.
  */
 
-import { findNamed, readWords, type WordPlaces } from './common-run.ts';
+import { findNamed, hasRun, readWords, type WordPlaces } from './common-run.ts';
 import { DAY_READINGS, findDays, findTimes, minutesOf } from './day-words.ts';
 import { isObject, isPrimitive, readNumber, textOfPrimitive } from './json-values.ts';
 import { type ListFilter, listFilters, passesFilter } from './list-summary.ts';
@@ -26,6 +26,8 @@ type ChoiceFilter = ListFilter | BoundFilter;
 export type ElementChoice =
   /** The element whose field, or which itself, has the longest run of words in common with a source. */
   | { pick: 'named'; key: string | null; in: string }
+  /** The only element whose field, or which itself, a source names completely. */
+  | { pick: 'said'; key: string | null; in: string }
   /** Absent filter: all elements. */
   | { pick: 'among'; by: 'first' | 'last'; filter: ChoiceFilter }
   | { pick: 'among'; by: 'least' | 'most'; key: string; filter?: ChoiceFilter };
@@ -49,9 +51,15 @@ export function chooseElement(
   choice: ElementChoice,
   context: ChoiceContext,
 ): unknown {
-  if (choice.pick === 'named') {
+  if (choice.pick === 'named' || choice.pick === 'said') {
     const named = context.words(choice.in);
     if (named === undefined) return undefined;
+    if (choice.pick === 'said') {
+      const said = listWords(items, choice.key).flatMap((words, at) =>
+        hasRun(words, named) ? [items[at]] : [],
+      );
+      return said.length === 1 ? said[0] : undefined;
+    }
     return items[findNamed(listWords(items, choice.key), named)];
   }
   const chosen = choice.filter === undefined ? items : filterItems(items, choice.filter, context);
@@ -159,7 +167,11 @@ export function proposeChoices(
   const add = (choice: ElementChoice): void => {
     if (found.length < CHOICES && chooseElement(items, choice, context) === item) found.push(choice);
   };
-  for (const key of keys) for (const source of sources) add({ pick: 'named', key, in: source });
+  for (const key of keys)
+    for (const source of sources) {
+      add({ pick: 'said', key, in: source });
+      add({ pick: 'named', key, in: source });
+    }
   if (!isObject(item)) return found;
   const fields = Object.keys(item).slice(0, KEYS);
   const ordered = fields.filter((key) => orderOf(item[key]) !== undefined).slice(0, ORDERED_KEYS);

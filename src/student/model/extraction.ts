@@ -302,6 +302,7 @@ function takePart(value: unknown, part: PathPart, from: string, context: StepCon
     case 'join':
       return value.length < STUDENT_CORE.json_items ? summarizeList(value, part) : undefined;
     case 'named':
+    case 'said':
     case 'among':
       return value.length < STUDENT_CORE.json_items ? chooseElement(value, part, context) : undefined;
     case 'added':
@@ -552,7 +553,7 @@ function rankPick(part: Exclude<PathPart, string | number>): number {
   if (isSummary(part)) return 1 + (part.filter === undefined ? 0 : 0.5);
   if (part.pick === 'reckoned' || part.pick === 'calls') return 1;
   if (part.pick === 'among') return part.filter === undefined ? 0.4 : 'is' in part.filter ? 0.8 : 1;
-  return part.pick === 'where' || part.pick === 'named' ? 0.6 : 0.3;
+  return part.pick === 'where' || part.pick === 'named' || part.pick === 'said' ? 0.6 : 0.3;
 }
 
 function rankSpan(span: Span): number {

@@ -6,9 +6,11 @@
 
 import type { NormalRequest, TurnBlock, TurnMessage } from '../../domain/turn.ts';
 import { parseExact } from '../../std/exact-json.ts';
+import { addressOf } from './addresses.ts';
 import { partInstructions } from './instructions.ts';
 import { type CopyBudget, copyBounded, cutText, hashString, mixNumber } from './json-values.ts';
 import { STUDENT_CORE } from './limits.ts';
+import { readLinks } from './page-links.ts';
 import { sentencesOf } from './prompt-sentences.ts';
 import { cutSentences } from './prompt-text.ts';
 import { type PlacedValue, PromptValues } from './prompt-values.ts';
@@ -20,7 +22,7 @@ export interface StepSource {
    * `task`: the user's first words; `said`: the user's latest words, if different; `said#1`: all words between them;
    * `system`: the changing lines of the system prompt; `result:NAME`, `call:NAME`: latest result of the tool, and input
    * of its latest call; with `#1` the previous one, and so on. `results:NAME`: all results of a tool that was called
-   * several times at once. `progress`: how often each tool was called since
+   * several times at once. `links:NAME`: the links of a page that the step answers. `progress`: how often each tool was called since
    * each result, and under `task` how many of all its calls succeeded.
    */
   name: string;
@@ -268,6 +270,7 @@ export class StepReader {
       const { json, text } = readResultText(result.text);
       if (text !== '' || json === undefined)
         addText(json === undefined ? name : `beside ${name}`, text, isFresh);
+      if (json === undefined && isFresh && !name.includes('#')) this.#addLinks(name, result, calls);
       if (json === undefined) return;
       const copy = add(name, json, STUDENT_CORE.result);
       if (copy === undefined) return;
@@ -294,6 +297,16 @@ export class StepReader {
         this.marks.markJson(false, name, hashString(name), copy, 0);
     }
     for (const result of results) if (result.at <= last) addResult(result);
+  }
+
+  /** Adds the links of a page as a list. */
+  #addLinks(name: string, { id, text }: PastResult, calls: readonly PastCall[]): void {
+    const call = calls.find((each) => each.id === id);
+    const links = readLinks(text, call === undefined ? undefined : addressOf(call.input));
+    if (links.length === 0) return;
+    const source = `links:${name.slice(name.indexOf(':') + 1)}`;
+    this.sources.push({ name: source, value: links.slice(0, STUDENT_CORE.json_items) });
+    this.marks.markLists(source, links, []);
   }
 
   #noteProgress(name: string, json: unknown, at: number, calls: readonly PastCall[]): void {

@@ -15,6 +15,7 @@ interface Made {
 
 const tools = ['look', 'act', 'finish'].map(tool);
 const FINISH = callAnswer('finish', { done: true });
+const NAMES = ['Aurora Kettle', 'Basalt Mug', 'Cirrus Fan', 'Delta Tent', 'Ember Stove', 'Fjord Jacket'];
 
 /** The share of 60 other runs in which a student of 80 runs gives the right answer. */
 function shareLearnt(make: (random: Prng) => Made): number {
@@ -83,5 +84,30 @@ describe('the next action depends on', () => {
       return { step, answer: named === late ? FINISH : callAnswer('look', { again: true }) };
     };
     expect(shareLearnt(make)).toBe(1);
+  });
+});
+
+describe('a page', () => {
+  const makePage = (random: Prng, isListed: boolean, isNamed = true): Made => {
+    const wanted = NAMES[random.below(NAMES.length)]!;
+    const shown = NAMES.filter((name) => (name === wanted ? isListed : random.chance(0.6)));
+    const links = shown.map((name) => ({ name, path: `/goods/${code(random)}` }));
+    const html = links.map(({ name, path }) => `<li><a class="g" href="${path}"><b>${name}</b></a></li>`);
+    const next = `/all?page=${2 + random.below(8)}`;
+    const page = `<html><ul>${html.join('')}</ul><a rel="next" href="${next}">more</a></html>`;
+    const path = links.find(({ name }) => name === wanted)?.path ?? next;
+    const url = isNamed ? `https://shop.example${path}` : `https://shop.example/goods/${code(random)}`;
+    return {
+      step: makeStep(`How much is the ${wanted.toLowerCase()}?`, page),
+      answer: callAnswer('look', { url }),
+    };
+  };
+
+  it('is followed by the link that the task names, or by the next page', () => {
+    expect(shareLearnt((random) => makePage(random, random.chance(0.6)))).toBeGreaterThan(0.95);
+  });
+
+  it('is not followed by a guess if no link has the address', () => {
+    expect(shareLearnt((random) => makePage(random, true, false))).toBe(0);
   });
 });
