@@ -21,11 +21,11 @@ import { makeHarmlessLine } from './terminal-text.ts';
 const HELP = `Erases captured exchanges from the capture database: from the live file, the sealed files, the full-text index, and the
 attachments that no other exchange has. Their bytes are overwritten in each of these files.
 
-The gateway may run meanwhile. In that case, the gateway does the erasure. The erasure covers the exchanges that are stored when the
-command begins. An erasure that has begun is always finished: after a kill, the next start of the gateway or the next
-erase finishes it. The id and the time of an erased exchange stay, and the ids of other exchanges do not change. A later
-request that repeats the erased words is a separate exchange: erase its run too. For runs and traces of the API use DELETE. You have to remove
-backups yourself.
+The gateway may run meanwhile. In that case, the gateway does the erasure. The erasure covers the exchanges that are
+stored when the command begins. An erasure that has begun is always finished: after a kill, the next start of the
+gateway or the next erase finishes it. The id and the time of an erased exchange stay, and the ids of other exchanges
+do not change. A later request that repeats the erased words is a separate exchange: erase its run too. For runs and
+traces of the API use DELETE. You have to remove backups yourself.
 
 Usage: understudy erase (--run ID | --before TIME | --credential FILE) [--dry-run] [--db FILE]
 

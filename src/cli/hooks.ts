@@ -28,9 +28,10 @@ import { type CliIo, EXIT, UsageError } from './io.ts';
 import { renderOwnCommand } from './own-command.ts';
 import { makeHarmlessLine } from './terminal-text.ts';
 
-const HELP = `Makes Claude Code or Codex report each tool call as a step of a run, and read what the monitors say if a run goes wrong.
-Each session of the client is a run. At its events, the client calls \`understudy hook CLIENT\`. The command never fails or delays the agent: if the
-service does not answer within 1.5 s, it prints nothing and does not ask again for half a minute.
+const HELP = `Makes Claude Code or Codex report each tool call as a step of a run, and read what the monitors say if a run goes
+wrong. Each session of the client is a run. At its events, the client calls \`understudy hook CLIENT\`. This command
+never fails or delays the agent: if the service does not answer within 1.5 s, the command prints nothing and does not
+call the service for half a minute.
 
 Usage: understudy hooks ${CLIENTS.join('|')} [--write | --remove] [--file FILE] [--url URL] [--codebase ID] [--profile NAME]
 
@@ -41,8 +42,8 @@ Usage: understudy hooks ${CLIENTS.join('|')} [--write | --remove] [--file FILE] 
   --codebase ID     the code base on which the agent works, such as owner/name
   --profile NAME    the task profile; default: coding
 
-Without --write or --remove the settings are printed. They do not contain the API key: set SVC_API_KEY where the agent starts. Codex
-asks once whether these hooks may run.
+The settings are printed if neither --write nor --remove is given. They do not contain the API key: set SVC_API_KEY
+where the agent starts. Codex asks once whether these hooks may run.
 `;
 
 const KINDS = {

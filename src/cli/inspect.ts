@@ -112,13 +112,13 @@ export interface OpenSource {
   source: ExchangeSource;
   /** Total number of exchanges, for the progress. */
   count?: number;
-  /** Verdicts that the service has kept. */
+  /** Verdicts that the service has stored. */
   kept?: KeptVerdict;
-  /** The kept verdicts, with the runs' first words. */
+  /** The stored verdicts, with the runs' first words. */
   keptRun?: FindStoredRun;
-  /** Sums of cache misses that the service has kept. */
+  /** Sums of cache misses that the service has stored. */
   keptCache?: (prices: Prices) => KeptCacheParts | null;
-  /** Sums of figures that the service has kept. */
+  /** Sums of figures that the service has stored. */
   keptFigures?: (prices: Prices) => KeptFigureParts | null;
   close(): Promise<void>;
 }

@@ -7,10 +7,10 @@ import { readFlags } from './flags.ts';
 import { type CliIo, EXIT } from './io.ts';
 import { makeHarmlessLine } from './terminal-text.ts';
 
-const HELP = `Makes the tables of this version in the PostgreSQL database that AUTH_DB_URL names (docs/scale.md). It never goes back
-to an older version, and makes all changes or none. If two commands run at the same time, one waits for the other. Run it before the
-first start of a box, and with each new version before its boxes start. The user of AUTH_DB_URL must be allowed to
-create a schema in the database; the boxes may use another user, with fewer rights.
+const HELP = `Makes the tables of this version in the PostgreSQL database that AUTH_DB_URL names (docs/scale.md). The command never
+goes back to an older version, and makes all changes or none. If two commands run at the same time, one waits for the
+other. Run it before the first start of a box, and with each new version before its boxes start. The user of
+AUTH_DB_URL must be allowed to create a schema in the database. The boxes may use another user with fewer rights.
 
 Usage: understudy migrate [--check]
 

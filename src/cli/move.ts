@@ -26,14 +26,17 @@ import { type MoveNote, readMoveNote, removeMoveNote, writeMoveNote } from './mo
 import { Progress } from './progress.ts';
 import { makeHarmlessLine } from './terminal-text.ts';
 
-const HELP = `Moves the databases of DATA_DIR (accounts, keys, patterns, findings, traces, runs, usage and so on) into the PostgreSQL database
-that AUTH_DB_URL names, or back. Captures stay where they are (docs/scale.md). Stop all services that use either of them first.
-The command moves everything or nothing: it compares rows by number and SHA-256 before the move takes effect.
+const HELP = `Moves the databases of DATA_DIR (accounts, keys, patterns, findings, traces, runs, usage and so on) into the
+PostgreSQL database that AUTH_DB_URL names, or back. Captures stay where they are (docs/scale.md). Stop all services
+that use either of them first. The command moves everything or nothing: it compares rows by number and SHA-256 before
+the move takes effect.
 
---to postgres needs a database that "understudy migrate" has prepared and that has no rows; its user must own the tables. Afterwards
-main.mdb is called main.mdb.moved, and runs.mdb runs.mdb.moved. Remove both when the boxes run. A DATA_DIR that has only runs.mdb adds its
-runs and its usage to those of the database. --to folder writes main.mdb and runs.mdb into a DATA_DIR that has none, and removes the view,
-shared.mdb. The rows in PostgreSQL stay. If a move is interrupted, the same command starts again or completes it, and says which.
+--to postgres needs a database that "understudy migrate" has prepared and that has no rows. Its user must own the
+tables. After the move, main.mdb is called main.mdb.moved, and runs.mdb is called runs.mdb.moved. Remove both when the
+boxes run. If a DATA_DIR has only runs.mdb, its runs and its usage are added to those of the database.
+
+--to folder writes main.mdb and runs.mdb into a DATA_DIR that has none, and removes the view, shared.mdb. The rows in
+PostgreSQL stay. If a move is interrupted, the same command starts again or completes the move, and says which.
 
 Usage: understudy move --to postgres|folder
 

@@ -19,10 +19,10 @@ const HELP = `Serves a captured run to an agent again, offline, to test the agen
 
 Usage: understudy replay RUN [options] [-- COMMAND [ARGUMENT ...]]
 
-Each request gets the captured answer, byte for byte and with its timing. A request must repeat a captured one; otherwise
-it gets 400, and the error says where it differs. COMMAND starts the agent, with variables that point to the
-replay (ANTHROPIC_BASE_URL, OPENAI_BASE_URL, GOOGLE_GEMINI_BASE_URL). The replay ends when the agent ends. Without COMMAND,
-it serves until Ctrl-C.
+Each request gets the captured answer, byte for byte and with its timing. A request must repeat a captured one;
+otherwise it gets 400, and the error says where it differs. COMMAND is the command line of the agent. The replay
+starts it with variables that point to the replay (ANTHROPIC_BASE_URL, OPENAI_BASE_URL, GOOGLE_GEMINI_BASE_URL), and
+ends when the agent ends. Without COMMAND, it serves until Ctrl-C.
 
   --db FILE      capture database; default: DATA_DIR/capture.mdb
   --port N       listen on this port of 127.0.0.1; default: any free one

@@ -192,9 +192,9 @@ While it runs:
   GET  /__gw/stats      health, queue, counts        GET  /__gw/routes   the upstreams by path
   POST /__gw/flush      write the queue             POST /__gw/rotate   seal the file, open a new one
 `,
-  proxy: `Starts the gateway with a proxy, until SIGTERM or Ctrl-C. It is for clients that lose features with another base URL: they
-set HTTPS_PROXY instead. The proxy decrypts tunnels to model providers, and the gateway forwards and stores what passes there. All other
-tunnels pass unread. Guide: docs/proxy.md.
+  proxy: `Starts the gateway with a proxy, until SIGTERM or Ctrl-C. It is for clients that lose features with another base URL:
+they set HTTPS_PROXY instead. The proxy decrypts tunnels to model providers, and the gateway forwards and stores what
+passes there. All other tunnels pass unread. Guide: docs/proxy.md.
 
 Usage: understudy proxy [--host ADDRESS] [--port N] [--db FILE] [--note TEXT]
        understudy proxy --trust

@@ -19,7 +19,7 @@ import { Workspace } from './workspace.ts';
 /** Name of the run in the capture database. */
 const RUN_ID = 'demo';
 
-/** The started parts, which are stopped in reverse order. */
+/** Stops a started part. The parts are stopped in reverse order. */
 type Stop = () => Promise<unknown>;
 
 /** Path of the demo's database, in a separate folder below DATA_DIR. */

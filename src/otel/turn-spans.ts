@@ -61,8 +61,8 @@ export class TurnSpans {
   }
 
   /**
-   * Converts a turn; turns of a run must come in order.
-   * @param turn null when the stored copy cannot be read: the span then lacks its content
+   * Converts a turn. The turns of a run must be converted in their order.
+   * @param turn null: the stored copy cannot be read, and the span lacks its content
    */
   make(record: ExchangeRecord, turn: NormalTurn | null): WrittenSpan[] {
     const parent = readTraceParent(record.request.headers);
