@@ -17,6 +17,8 @@ import { describeSetApart } from './set-apart.ts';
 
 /** Batches of at least this many exchanges are compressed fast, at the cost of space. */
 const HURRIED_BATCH = 16;
+/** Bodies of this many bytes are encoded before they are read for the index. */
+const FACTS_BYTES = 4 << 20;
 
 /** The methods of `RawFiles` that the encoder needs. */
 interface RawSink extends RawStage {
@@ -77,7 +79,7 @@ export class BatchEncoder {
     { is_pressed: isPressed, facts_reader: factsReader }: EncodingPace,
     position: WritePosition,
   ): Promise<EncodedBatch> {
-    const facts: ExchangeFacts[] = [];
+    const facts = factsReader === null ? null : new BatchFacts(factsReader);
     const newest: NotedExchange[] = [];
     const isHurried = batch.length >= HURRIED_BATCH;
     // If there is time, each exchange gets its own block, for which its base can be the dictionary.
@@ -103,7 +105,7 @@ export class BatchEncoder {
           encoded = this.#encoder.draft(ready, id, isPressed);
           builder.add(encoded.draft);
         }
-        if (factsReader !== null) readFacts(factsReader, id, encoded, facts);
+        facts?.add(id, encoded);
         if (batch.length - at <= CAPTURE_NEWEST.exchanges) newest.push(noteExchange(id, ready));
         withheld.push(...listWithheld(ready));
       } catch (error) {
@@ -117,27 +119,52 @@ export class BatchEncoder {
       if (this.#raw.isFull) await this.#raw.write();
     }
     builder.close();
+    facts?.readRest();
     await this.#raw.finish();
     const { blocks, next_id, next_piece } = builder;
-    return { blocks, next_id, next_piece, set_apart: setApart, withheld, facts, newest };
+    const read = facts?.read ?? [];
+    return { blocks, next_id, next_piece, set_apart: setApart, withheld, facts: read, newest };
   }
 }
 
-/** Reads what the index needs from the bodies while they are in memory. Later they would have to be decompressed. */
-function readFacts(
-  reader: FactsReader,
-  id: number,
-  { meta, request, response, request_place }: EncodedExchange,
-  facts: ExchangeFacts[],
-): void {
-  try {
-    const readBodies = () => ({
-      request: readBack(request),
-      response: readBack(response),
-      request_place: request.has_files ? undefined : request_place,
-    });
-    facts.push(reader.read(decodeMeta(id, meta), readBodies));
-  } catch {
-    // The exchange is stored nevertheless, and the index reads it later.
+/**
+ * Reads what the index needs from the bodies while they are in memory. Later they would have to be decompressed. Exchanges
+ * are first encoded and then read, many at once, because the processor is slower if it changes between both for every
+ * exchange.
+ */
+class BatchFacts {
+  readonly read: ExchangeFacts[] = [];
+  readonly #reader: FactsReader;
+  #waiting: { id: number; encoded: EncodedExchange }[] = [];
+  #bytes = 0;
+
+  constructor(reader: FactsReader) {
+    this.#reader = reader;
+  }
+
+  /** Takes the next exchange. Its bodies must stay in memory until `readRest`. */
+  add(id: number, encoded: EncodedExchange): void {
+    this.#waiting.push({ id, encoded });
+    this.#bytes += encoded.request.stored.length + encoded.response.stored.length;
+    if (this.#bytes >= FACTS_BYTES) this.readRest();
+  }
+
+  readRest(): void {
+    for (const { id, encoded } of this.#waiting) this.#readOne(id, encoded);
+    this.#waiting = [];
+    this.#bytes = 0;
+  }
+
+  #readOne(id: number, { meta, request, response, request_place }: EncodedExchange): void {
+    try {
+      const readBodies = () => ({
+        request: readBack(request),
+        response: readBack(response),
+        request_place: request.has_files ? undefined : request_place,
+      });
+      this.read.push(this.#reader.read(decodeMeta(id, meta), readBodies));
+    } catch {
+      // The exchange is stored nevertheless, and the index reads it later.
+    }
   }
 }
