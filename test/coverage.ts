@@ -15,7 +15,7 @@ const ROOT = fileURLToPath(new URL('../', import.meta.url));
 const COUNTS = join(ROOT, 'node_modules/.coverage');
 const STRIPPED = join(ROOT, 'node_modules/.stripped');
 const MINIMUM = 0.8;
-/** Folders for which the files of each subfolder are named. */
+/** For each folder below the minimum, how many files with the most missing lines are named. */
 const WORST = 5;
 
 /** Folders that are not counted: programs for developers, and the dashboard, which runs in a browser, not in Node. */

@@ -39,7 +39,7 @@ it('an export contains every page of the list, in order', async () => {
   expect(rest).toEqual(['']);
 });
 
-it('patterns can be exported, and Parquet is a format', async () => {
+it('patterns can be exported as JSON lines, and traces as Parquet', async () => {
   const { text } = await download('/v1/export/patterns?format=jsonl');
   const situations = text
     .trimEnd()

@@ -462,7 +462,7 @@ describe('findings', () => {
       0,
       1,
     ]);
-    // Concurrent writes remove one finding each.
+    // Each of the concurrent writes removes one old finding.
     const notes = Array.from({ length: 20 }, (_, n) => ({ content: `beside${n}` }));
     await Promise.all(notes.map((note) => api.ok('org', 'POST', '/v1/findings/c', note)));
     expect(await Promise.all(['', '22', '23'].map(total))).toEqual([FINDINGS_PER_CODEBASE, 0, 1]);

@@ -81,7 +81,7 @@ describe('the payment processor', () => {
     });
   });
 
-  it('causes a 404 for a missing price', async () => {
+  it('causes a 404 if it has no such price', async () => {
     answer = () => ({ status: 200, body: { object: 'list', data: [] } });
     await expect(processor().createCheckout(request)).rejects.toMatchObject({ code: 'not_found' });
   });

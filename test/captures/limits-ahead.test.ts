@@ -187,7 +187,7 @@ describe('the forecast of limits', () => {
     expect(read).toBe(2_500);
     addAnswer(source, 0, 0.6);
     expect(tellLimits(source, traffic)).toEqual(tellLimits(source));
-    // The known object reads the incomplete part again, and the new object reads everything.
+    // The call with `traffic` reads only the incomplete part again. The call without it reads everything.
     expect(read).toBe(2_500 + (2_501 - 2_047) + 2_501);
     for (const record of source.records.slice(1_000)) record.run_id = 'joined';
     const { runs } = tellLimits(source, traffic, 1_001).limits[0]!;

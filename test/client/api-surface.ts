@@ -25,7 +25,7 @@ interface Node {
 interface Module {
   /** Declarations by name; an overloaded function has several. */
   declarations: Map<string, string[]>;
-  /** By local name: the file and the name there; the name `*` stands for all of the module. */
+  /** For each local name, the file from which it comes and its name there. `*` stands for the whole module. */
   imports: Map<string, { file: string; name: string }>;
   /** Public name → local name. */
   exports: Map<string, string>;

@@ -281,7 +281,7 @@ describe.skipIf(findChromium() === null)('an incident at night', () => {
     await using visit = await wake();
     const { page } = visit;
     await menu(visit, 'Runs').click();
-    // Home has rows as well.
+    // Home has rows, too, so the rows alone do not show that the list is open.
     await page.getByRole('heading', { name: 'Runs', exact: true }).waitFor();
     await rows(visit).nth(2).waitFor();
     const focused = () => page.evaluate('document.activeElement.getAttribute("href")') as Promise<string>;

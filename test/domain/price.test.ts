@@ -84,7 +84,7 @@ describe('the price at a tier of service', () => {
     expect(findPrice(prices, 'gpt-5-2025-08-07', 'priority')).toEqual({ input: 3, output: 30 });
   });
 
-  it('is a guess if that of the model is one', () => {
+  it('is a guess if the price of the model is a guess', () => {
     expect(findPrice(prices, 'gpt-5-nano', 'flex')).toMatchObject({ input: 0.5, guessed: true });
     expect(findPrice(prices, 'gpt-5-nano', 'priority')).toMatchObject({ input: 3, guessed: true });
   });

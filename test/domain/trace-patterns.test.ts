@@ -869,7 +869,7 @@ describe.skipIf(!RECORDINGS.is_there)(`real calls ${RECORDINGS.needed}`, () => {
         const sent: unknown = JSON.parse(request.body.text ?? '');
         calls.push({ request: sent, response: JSON.parse(response.body.text ?? '') });
       } catch {
-        // A stream or a binary body, while traces contain JSON.
+        // The body is a stream or binary. Traces contain only JSON, so the call is skipped.
       }
     }
     const unlocks: string[] = [];

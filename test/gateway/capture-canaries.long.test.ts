@@ -43,7 +43,7 @@ interface Scene {
   cut?: boolean;
 }
 
-/** A gateway in a separate process that receives the scenes, and the files that it left. */
+/** Sends the scenes to a gateway in a separate process. @returns what the gateway left on the disk and printed */
 async function play(
   scenes: Scene[],
   env: Record<string, string>,

@@ -22,7 +22,7 @@ const LIVE = 80;
 const STREAMED = 45;
 
 const orderOf = (at: number): string => String(2_512_292_042_121_000_001n + BigInt(14 * at));
-/** Ids that as doubles would become those of this order or of another one. */
+/** Ids that, read as doubles, would equal the id of this order or of another one. */
 const paymentOf = (order: string): string => String(BigInt(order) + 3n);
 const refundOf = (order: string): string =>
   `{"payment_id":${paymentOf(order)},"amount":${Number(order.slice(-4)) % 97}.50}`;

@@ -220,7 +220,7 @@ describe('a late take-over', () => {
     ];
     const further = [asked, { role: 'assistant', content }, { role: 'user', content: results }];
     expect(serverOf(await rawRequest(gateway.port, stepBytes(stepBody(further))))).toBe('upstream');
-    // The upstream writes the first request's 1,000 tokens at 12.5, although it would have read them at 1.
+    // The cache has nothing of the first request, so its 1,000 tokens are written at 12.5 instead of read at 1.
     expect((await ledger())[0]).toMatchObject({ served: 1, late: 1, saved_usd: -0.008725 });
     // A run that the student never served is not a take-over.
     expect(await send('decline')).toBe('upstream');

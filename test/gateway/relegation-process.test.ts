@@ -65,7 +65,9 @@ describe('a process', () => {
     while ((await stats()).relegation.student === null);
   });
 
-  it('with two servers has one student, one memory of runs, and one sum', { tags: 'long' }, async () => {
+  it('with two server threads has one student, one memory of runs, and one sum of counts', {
+    tags: 'long',
+  }, async () => {
     await publishOrderStudent(directory());
     const env = { FRONT_THREADS: '2', SVC_KEYS: 'operator', GW_RELEGATION_STICKY: 'on' };
     const process = start('up', env);
@@ -98,7 +100,7 @@ describe('a process', () => {
       const { content } = JSON.parse(answer.body.toString()) as { content: never[] };
       return { by: serverOf(answer), isOver: run.take(content) };
     };
-    // Every server thread knows the run.
+    // Steps of one run come to different server threads, and every thread knows the run.
     for (let at = 0; at < 24; at++) {
       const run = new OrderRun(makeOrder(prng, at % 2 === 0 ? 'open' : 'shipped'));
       const label: [string, string][] = at % 3 === 0 ? [] : [['x-svc-run', `run ${at}`]];

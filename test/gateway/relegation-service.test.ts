@@ -533,7 +533,7 @@ describe.each(['messages', 'chat_completions'] as const)(
       expect(serverOf(await rawRequest(gateway.port, bytesOf('responses', 'serve it')))).toBe('student');
     });
 
-    it('are not served unacceptable answers: arguments without an end, or texts with the key', {
+    it('get no unacceptable answer: no arguments without an end, no text with the key', {
       tags: 'long',
     }, async () => {
       await open(style, 30_000, false);

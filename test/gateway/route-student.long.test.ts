@@ -95,7 +95,7 @@ async function ask(prefix: string, body: object, headers: Record<string, string>
   return { status: reply.status, by: reply.headers.get('x-svc-served-by') ?? 'upstream', content };
 }
 
-/** A run by its client. @returns who served each step, and the last words */
+/** Makes one run as its client would. @returns who served each step, and the last words */
 async function run(
   prefix: string,
   at: number,

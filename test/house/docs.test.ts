@@ -148,7 +148,7 @@ describe('package.json', () => {
   });
 
   it('has the binaries for every platform in its lock file, without which a clean npm ci fails', () => {
-    // npm omits entries that its registry does not have, so such a lock file works only with that registry.
+    // npm leaves out packages that its registry lacks. A lock file made that way works only with that registry.
     for (const [path, { optionalDependencies = {} }] of Object.entries(locked)) {
       for (const name of Object.keys(optionalDependencies)) {
         const places = [path, ...parentsOf(path)].map((place) => posix.join(place, 'node_modules', name));

@@ -20,7 +20,7 @@ import { messageBytes } from '../fixtures/raw-message.ts';
 import { type RawUpstream, startRawUpstream } from '../fixtures/raw-upstream.ts';
 
 raiseParserHeadLimit();
-/** The addon, on a supported system. */
+/** Whether the addon watches connections. It does so with uWebSockets.js, on a supported system. */
 const isWatched = (await loadServer()) === 'uwebsockets' && socketEngine.watchConnections() !== '';
 const GET = 'GET /a HTTP/1.1\r\nhost: x\r\n\r\n';
 

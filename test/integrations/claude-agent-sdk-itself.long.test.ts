@@ -146,7 +146,7 @@ describe.skipIf(installed.entry === null)(`the SDK ${installed.needed}`, () => {
     try {
       for await (const message of session) messages.push(message);
     } catch (thrown) {
-      // The client names the provider's address.
+      // The message contains the provider's address, which differs between the compared runs.
       throw new Error((thrown as Error).message.replace(/127\.0\.0\.1:\d+/, 'it'));
     }
     return tellMessages(messages);
