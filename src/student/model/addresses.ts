@@ -5,7 +5,9 @@
 
 import type { StudentBlock } from './decision.ts';
 import { isObject } from './json-values.ts';
-import type { StepDigest } from './step.ts';
+
+/** The sources of a step. */
+type Sources = readonly { name: string; value: unknown }[];
 
 /** Names of arguments that hold an address. */
 const NAMES = /^(?:page_?)?(?:url|uri|href|link)$/i;
@@ -16,7 +18,7 @@ const ADDRESS_CHARACTERS = 2_000;
 /** Spells each address absolutely. An address stays as it is when the step does not show what it is relative to. */
 export function spellAddresses(
   content: readonly StudentBlock[],
-  step: Pick<StepDigest, 'sources'>,
+  step: { sources: Sources },
 ): readonly StudentBlock[] {
   if (!content.some((block) => block.type === 'tool_call' && hasAddress(block.input))) return content;
   const base = findBase(step);
@@ -58,7 +60,7 @@ export function addressOf(input: unknown): string | undefined {
  * The page that was opened last; without one, the only site that the task and the prompt name. undefined: neither is
  * known.
  */
-function findBase({ sources }: Pick<StepDigest, 'sources'>): string | undefined {
+function findBase({ sources }: { sources: Sources }): string | undefined {
   const opened = sources.flatMap(({ name, value }) =>
     name.startsWith('call:') && isObject(value)
       ? Object.entries(value).flatMap(([key, at]) => (isAddress(key, at) ? [at] : []))
@@ -71,7 +73,7 @@ function findBase({ sources }: Pick<StepDigest, 'sources'>): string | undefined 
   return later.reduce((base: string | undefined, address) => resolveAddress(address, base) ?? base, first);
 }
 
-function findOnlySite(sources: StepDigest['sources']): string | undefined {
+function findOnlySite(sources: Sources): string | undefined {
   const sites = new Set(
     sources.flatMap(({ name, value }) =>
       (name === 'task' || name === 'system') && typeof value === 'string'

@@ -20,7 +20,7 @@ const NAME = { least: 3, most: 60 } as const;
 const FORM_CHARACTERS = 20;
 
 /** What the marks of a list depend on, besides the list. */
-export interface ListUse {
+interface ListUse {
   /** Whether the user's words have this value as whole words. */
   isSaid: (value: string) => boolean;
   /**
@@ -123,7 +123,7 @@ function isName(value: Primitive): value is string {
 }
 
 /** How a value is written, without its letters and digits: `9-9-9` and `9.9.9` are two forms of a date. */
-export function formOf(value: Primitive): string {
+function formOf(value: Primitive): string {
   const digits = digitsOf(value);
   if (digits !== null) return digits.startsWith('-') ? '-9' : '9';
   if (typeof value !== 'string') return String(value);

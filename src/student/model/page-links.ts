@@ -6,7 +6,7 @@
 import { resolveAddress } from './addresses.ts';
 
 /** A link with the text that people see, and `rel` where the page has it. `url`: the absolute address, if known. */
-export interface PageLink {
+interface PageLink {
   text: string;
   href: string;
   url?: string;
