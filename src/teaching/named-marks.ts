@@ -52,6 +52,8 @@ export class NamedMarks extends StepMarks {
   /** @param value null: only the place is asked for */
   nameOf(kind: number, place: number, value: number | null): MarkName {
     const words = this.#places.get(place) ?? (kind === MARK.system_number ? 'the system prompt' : '');
+    if (kind === MARK.shared && words !== '')
+      return { place: `whether another result has ${words}`, value: value === 1 ? 'yes' : 'no' };
     return {
       place: words === '' ? 'something else in the conversation' : words,
       value: value === null ? '' : (this.#values.get(`${kind} ${place} ${value}`) ?? ''),

@@ -15,6 +15,7 @@ const STATES: ReadonlySet<number> = new Set([
   MARK.past,
   MARK.earlier,
   MARK.shape,
+  MARK.shared,
   MARK.system_number,
   SYSTEM_KIND,
 ]);

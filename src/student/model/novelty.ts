@@ -71,6 +71,7 @@ const KIND_WEIGHT: Record<number, number> = {
   [MARK.past]: 0.7,
   [MARK.earlier]: 0.5,
   [MARK.shape]: 1,
+  [MARK.shared]: 0.5,
   [MARK.system_number]: 1,
 };
 

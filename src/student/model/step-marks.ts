@@ -32,6 +32,8 @@ export const MARK = {
   system_number: 12,
   /** A property of a list's elements, at whatever position; a place may have several. */
   list: 13,
+  /** Whether another result has the text at this place, too. */
+  shared: 15,
 } as const;
 
 /** An earlier call whose result is in the conversation. */
@@ -53,6 +55,13 @@ export interface PastResult {
   at: number;
 }
 
+/** For comparisons of results: longest value, most values; and of each result most fields, elements and levels. */
+const SHARED_CHARACTERS = 64;
+const SHARED_VALUES = 400;
+const SHARED_FIELDS = 24;
+const SHARED_ITEMS = 4;
+const SHARED_DEPTH = 4;
+
 /** Collects the marks of one step in reading order. Marks beyond the bound are dropped. */
 export class StepMarks {
   /** Kind, place and value of each mark, one after the other. */
@@ -63,6 +72,8 @@ export class StepMarks {
   #saidText = ' ';
   /** Place and value of each mark of a list. */
   readonly #lists: number[] = [];
+  /** Values of the results that were compared, in one spelling. */
+  readonly #compared = new Set<string>();
 
   /** Adds a mark, or drops it beyond the bound. */
   mark(kind: number, place: number, value: number): void {
@@ -202,6 +213,31 @@ export class StepMarks {
     } else if (digits === null || /^-?\d+$/.test(digits)) {
       this.mark(kind, place, hashString(digits ?? String(value), 1));
     }
+  }
+
+  /**
+   * Marks for each text of a result whether a result that was marked before has the same text at any place: the account
+   * on an invoice is the one on file. number-relations.ts compares numbers.
+   * @param json the result; only the first elements of a list are compared
+   */
+  markShared(place: number, json: unknown): void {
+    const own = new Set<string>();
+    const visit = (value: unknown, at: number, depth: number): void => {
+      if (Array.isArray(value)) {
+        const inner = mixNumber(at + 5);
+        for (const [i, item] of value.slice(0, SHARED_ITEMS).entries())
+          visit(item, value.length === 1 ? inner : mixNumber(inner + i), depth + 1);
+      } else if (isObject(value)) {
+        for (const key of Object.keys(value).slice(0, SHARED_FIELDS))
+          if (depth < SHARED_DEPTH) visit(value[key], hashString(key, at), depth + 1);
+      } else if (typeof value === 'string' && value.length >= 3 && value.length <= SHARED_CHARACTERS) {
+        const plain = value.toLowerCase();
+        own.add(plain);
+        if (this.#compared.size > 0) this.mark(MARK.shared, at, this.#compared.has(plain) ? 1 : 2);
+      }
+    };
+    visit(json, place, 0);
+    for (const value of own) if (this.#compared.size < SHARED_VALUES) this.#compared.add(value);
   }
 
   #markNext(place: number, value: unknown): void {

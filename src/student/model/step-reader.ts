@@ -275,7 +275,10 @@ export class StepReader {
       const copy = add(name, json, STUDENT_CORE.result);
       if (copy === undefined) return;
       const isLatest = !name.includes('#');
-      if (isFresh || isLatest) this.marks.markJson(isFresh, name, hashString(name), copy, 0);
+      if (isFresh || isLatest) {
+        this.marks.markJson(isFresh, name, hashString(name), copy, 0);
+        this.marks.markShared(hashString(name), copy);
+      }
       if (!isLatest) return;
       this.#noteProgress(name, json, result.at, calls);
       this.marks.markLists(

@@ -2,6 +2,7 @@
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import type { TurnMessage } from '../../../src/domain/turn.ts';
 import { ExactIndex } from '../../../src/search/exact-index.ts';
 import { kindOfAnswer } from '../../../src/student/model/answer-kind.ts';
 import type { LearnedStep } from '../../../src/student/model/learned-step.ts';
@@ -425,6 +426,30 @@ describe('the student', () => {
     expect(answer?.content).toEqual(usual.answer!.content);
     expect(doubts!.disagreement).toBe(0.6);
     expect(new Student(oppose(1), index).propose(step).doubts!.disagreement).toBeLessThan(0.3);
+  });
+
+  it('knows whether two results have the same text, which no run had before', () => {
+    const check = (i: number, isSame: boolean): LearnedStep => {
+      const account = (n: number): string => `DE${20 + (n % 70)}${48_151_623 + 37 * n}`;
+      const invoice = `INV-${500 + i}`;
+      const read = (name: string, own: string): TurnMessage[] =>
+        called(name, { invoice }, JSON.stringify({ vendor: `V${i % 5}`, account: own }));
+      const step = digest([
+        user(`Please check ${invoice}.`),
+        ...read('get_invoice', account(i)),
+        ...read('get_order', account(isSame ? i : i + 1_000)),
+      ]);
+      return { run_id: `run-${i}`, step, answer: callAnswer(isSame ? 'refund' : 'cancel', { invoice }) };
+    };
+    const taught = learn(Array.from({ length: 40 }, (_, i) => check(i, i % 3 !== 0)));
+    for (const isSame of [true, false])
+      for (const i of [901, 902]) {
+        const { step, answer } = check(i, isSame);
+        expect(taught.decide(step, THRESHOLD)).toMatchObject({
+          covered: true,
+          answer: { content: answer.content },
+        });
+      }
   });
 
   it('follows a rare flag that always decided', () => {
