@@ -29,7 +29,8 @@ export interface PaymentProcessor {
   /** A page on which a customer manages their subscription. @throws CatalogueError `unavailable` */
   createPortal(customer: string): Promise<{ url: string }>;
   /**
-   * Ends a subscription immediately. An ended or unknown subscription is ignored. @throws CatalogueError `unavailable`
+   * Ends a subscription immediately. An ended or unknown subscription is ignored.
+   * @throws CatalogueError `unavailable`
    */
   cancelSubscription(id: string): Promise<void>;
   /**

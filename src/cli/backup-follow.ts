@@ -89,7 +89,8 @@ class FollowRun {
   }
 
   /**
-   * Makes a point, and waits until the next point is due. @param isFirst a failure of the first point ends the command
+   * Makes a point, and waits until the next point is due.
+   * @param isFirst a failure of the first point ends the command
    */
   async pass(stop: AbortSignal, isFirst: boolean): Promise<void> {
     const startMs = performance.now();

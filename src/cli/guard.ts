@@ -30,7 +30,8 @@ export interface GuardedEnd {
 const ADVICE = 'Restore it from a backup (understudy restore)';
 
 /**
- * Runs a command in a separate process. @param argv the name of the command and its arguments
+ * Runs a command in a separate process.
+ * @param argv the name of the command and its arguments
  * @param what the files that it reads, for the line that reports damage
  * @param entry the script that runs `argv` after IN_PROCESS
  * @returns the command's exit status; 1, with a line on `io.err`, if another signal than a forwarded one ended it

@@ -52,7 +52,8 @@ const SHORT_REASONS: Record<GoldenCode, string> = {
 };
 
 /**
- * Shows the selected runs. @param kept verdicts that the service has stored
+ * Shows the selected runs.
+ * @param kept verdicts that the service has stored
  * @returns the exit status
  */
 export async function showRuns(

@@ -23,8 +23,8 @@ export class KeptIndex {
   readonly #index: RunIndex | null;
 
   /**
-   * @param db the capture database; its index may be missing, older or of another version @param version the version of
-   *   the program
+   * @param db the capture database; its index may be missing, older or of another version
+   * @param version the version of the program
    */
   constructor(db: string, data_key: Uint8Array | null, version: string = readVersion()) {
     this.#index = RunIndex.open(db, { data_key, version: indexVersion(version), mode: 'read' });

@@ -85,7 +85,7 @@ const GATEWAY_VARIABLES = `  GW_UPSTREAM_BASE      where requests go            
   CAPTURE_BUCKET_URL    where sealed captures go: s3://bucket/prefix?region=…&endpoint=… or file:///folder   none
   CAPTURE_LOCAL_KEEP    how much of them also stays on this machine: 7d, 12h, 50GiB or all   7d
   CAPTURE_SEAL_AFTER    maximum age of captures that are not sent yet: 15m, 1h, 1d   only the size of their file counts
-  GW_MAX_QUEUE          exchanges that wait to be written; beyond it copies are dropped, and no request is delayed   10000
+  GW_MAX_QUEUE          exchanges that wait to be written; beyond it, copies are dropped, never delayed   10000
   GW_MAX_QUEUE_BYTES    the same in bytes            268435456
   GW_MAX_CAPTURE_BYTES  stored part of a body        67108864
   SVC_DISTILL_DIR       the student's folder (understudy distill)   none
@@ -94,9 +94,9 @@ const GATEWAY_VARIABLES = `  GW_UPSTREAM_BASE      where requests go            
   GW_RELEGATION_STICKY  on: a run stays with the provider after it has served a step of the run   off
   GW_RELEGATION_WIRES   wire formats that the student serves: messages, chat_completions, responses   messages
   STUDENT_BUCKET_URL    a bucket or folder with one student for several gateways   none
-  STUDENT_SHARING       follow: serve the student in that bucket; share: send the student in SVC_DISTILL_DIR there   follow
+  STUDENT_SHARING       follow: serve the student in the bucket; share: send SVC_DISTILL_DIR's student there   follow
   SVC_STUDENT_KEY       key of the service that a student of kind http asks               none
-  SVC_STUDENT_KEYS      clients' keys that the student serves before the provider has accepted them, comma-separated   none
+  SVC_STUDENT_KEYS      clients' keys that the student serves before the provider accepts them, comma-separated   none
   GW_STUDENT_TIMEOUT_MS how long a step waits for the student      ${STUDENT_TIMEOUT_MS.exemplar}, with a service ${STUDENT_TIMEOUT_MS.http}
   GW_PRICES             dollars a million tokens: {"model": {"input": 3, "output": 15}}   none
 `;

@@ -22,7 +22,8 @@ import { type CliIo, EXIT } from './io.ts';
 import { formatJson, makeHarmless, makeHarmlessLine } from './terminal-text.ts';
 
 /**
- * Explains a step. @param directory the student's directory; null: no student is asked
+ * Explains a step.
+ * @param directory the student's directory; null: no student is asked
  * @param wires the wire formats for which a student is asked
  * @returns the exit status: 1 for an unknown exchange, or without a readable student
  */

@@ -44,8 +44,8 @@ let caught: { thrown: unknown } | null = null;
 let isListening = false;
 
 /**
- * Registers a client with queued events. @returns a function that undoes the registration, to be
- * called when the queue is empty
+ * Registers a client with queued events.
+ * @returns a function that undoes the registration, to be called when the queue is empty
  */
 export function holdForExit(leaver: Leaver): () => void {
   leavers.add(leaver);

@@ -106,8 +106,8 @@ export class Sender {
   }
 
   /**
-   * Starts sending a run. @param holdMs how long the start may wait for the framework's name. The first event of the
-   * run ends the wait
+   * Starts sending a run.
+   * @param holdMs how long the start may wait for the framework's name. The first event of the run ends the wait
    */
   open(lane: RunLane, holdMs = 0): void {
     if (this.#isStopped || this.#ready.size >= LANES_MAX)

@@ -29,8 +29,8 @@ export class SettingsFault extends Error {
 
 /**
  * Adds Understudy's hooks to settings, or removes them. Every other byte stays unchanged.
- * @param text content of the file; null if there is no file @param command the command that the client's shell runs;
- *   null: removes Understudy's hooks
+ * @param text content of the file; null if there is no file
+ * @param command the command that the client's shell runs; null: removes Understudy's hooks
  * @returns the file's new text; the same text if nothing changes
  * @throws SettingsFault for a file that is not the client's and must not be overwritten
  */

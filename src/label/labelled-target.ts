@@ -72,7 +72,8 @@ export class LabelledHosts {
   }
 
   /**
-   * @param origin the origin of the connection @param path the requested path; a complete URL in a request to a proxy
+   * @param origin the origin of the connection
+   * @param path the requested path; a complete URL in a request to a proxy
    */
   labels(origin: string, path: string): boolean {
     if (!isModelCall(path)) return false;

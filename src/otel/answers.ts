@@ -11,8 +11,8 @@ const REJECTED: Readonly<Record<string, string>> = {
 };
 
 /**
- * Export…ServiceResponse: empty when everything was accepted. @param path the path of the request, which determines the
- * field's name
+ * Export…ServiceResponse: empty when everything was accepted.
+ * @param path the path of the request, which determines the field's name
  */
 export function writePartialSuccess(
   encoding: OtlpEncoding,

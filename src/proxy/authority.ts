@@ -72,8 +72,8 @@ export class Authority {
   }
 
   /**
-   * @param host the host's name in lower case @param publicKey the public key of the leaf, as SubjectPublicKeyInfo in
-   *   DER
+   * @param host the host's name in lower case
+   * @param publicKey the public key of the leaf, as SubjectPublicKeyInfo in DER
    */
   async issue(host: string, publicKey: Buffer, nowMs: number): Promise<Leaf> {
     const valid_to_ms = Math.min(nowMs + PROXY_LEAF_HOURS.lifetime * HOUR_MS, this.valid_to_ms);

@@ -29,8 +29,8 @@ const CONNECTION_OWN = new Set([
 
 /**
  * Serves the client's streams until its connection ends.
- * @param authority host that the client asked for, with the port unless it is the default port @param port the port of
- *   the gateway's listener for this host
+ * @param authority host that the client asked for, with the port unless it is the default port
+ * @param port the port of the gateway's listener for this host
  * @param onOver called once
  * @returns the session, to be closed when the service stops
  */

@@ -16,8 +16,9 @@ type TunnelProtocol = 'http/1.1' | 'h2';
 const LOOPBACK = '127.0.0.1';
 
 /**
- * Acts as the client's TLS server. @param host the host in the client's CONNECT. The TLS handshake must name the same
- * host, because the certificate is only for it
+ * Acts as the client's TLS server.
+ * @param host the host in the client's CONNECT. The TLS handshake must name the same host, because the certificate is
+ *   only for it
  * @returns the socket after the handshake, and its protocol
  * @throws Error when the handshake fails or takes too long; the socket is then destroyed
  */
@@ -75,8 +76,8 @@ function isSame(name: unknown, host: string): boolean {
 }
 
 /**
- * Passes bytes between a client and the gateway in both directions, with backpressure. @param port the port of the
- * gateway's listener for this host
+ * Passes bytes between a client and the gateway in both directions, with backpressure.
+ * @param port the port of the gateway's listener for this host
  * @param onOver called once, when both sides are closed
  */
 export function passToGateway(client: TLSSocket, port: number, onOver: () => void): void {

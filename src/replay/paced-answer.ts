@@ -11,7 +11,8 @@ import type { RecordedAnswer, RecordedExchange } from './recorded-run.ts';
 const LEAST_PAUSE_MS = 2;
 
 /**
- * Sends a recorded answer. @param speed a multiple of the recorded speed; 0: without pauses
+ * Sends a recorded answer.
+ * @param speed a multiple of the recorded speed; 0: without pauses
  * @param pause waits; replaced in tests
  */
 export async function writeAnswer(
