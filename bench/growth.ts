@@ -42,7 +42,7 @@ export interface GrowthPoint {
   count: number;
   disk_bytes_per_1000: number;
   write_cpu_ms_per_1000: number;
-  /** From the start of the service until it has read its backlog. */
+  /** Time from the start of the service until it has read its backlog. */
   backlog_ms_per_1000: number;
   read_cpu_ms_per_1000: number;
   anon_bytes: number;

@@ -35,7 +35,7 @@ interface PageTimes {
   pages: number;
   runs: number;
   page_us: Quantiles;
-  /** The median of each tenth of the whole walk. */
+  /** The median time of a page in each tenth of the list. */
   tenths_p50_us: number[];
 }
 

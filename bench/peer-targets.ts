@@ -1,4 +1,4 @@
-/** Other proxies for `npm run bench -- peers`, as far as they are installed. Runs in the bench's own process. */
+/** Starts the other proxies for `npm run bench -- peers` that are installed. Runs in the bench's own process. */
 import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, openSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

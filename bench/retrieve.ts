@@ -202,7 +202,7 @@ async function importAll(
   }
 }
 
-/** The graph is built between requests. When it is complete, the process is almost idle. */
+/** Waits until the graph is complete. It is built between requests, and after that the process is almost idle. */
 async function waitQuiet(product: Product): Promise<void> {
   const until = performance.now() + QUIET_LIMIT_MS;
   while (performance.now() < until) {

@@ -178,7 +178,7 @@ export interface GraphEngine extends Widths, SharedChanges, SharedSearches {
   writeGraph(graph: Graph, file: string): Promise<void>;
   /**
    * Reads a graph from a file on another thread. The content of the file is not trusted.
-   * @throws Error if the file does not contain a valid graph of vectors with so many dimensions
+   * @throws Error if the file does not contain a valid graph of vectors with this number of dimensions
    */
   readGraph(dimensions: number, file: string): Promise<Graph>;
 }

@@ -30,7 +30,7 @@ const ENTRIES = [
   'src/threads/student-sharing-entry',
   'src/threads/student-thread-entry',
 ];
-/** Packages that are not bundled. Most have native code, or load files that are beside their own files. */
+/** Packages that are not bundled. Most have native code, or load files from their own folder. */
 const LEFT_OUT = [
   // Loaded only if storage is in a bucket. It has hundreds of modules.
   '@aws-sdk/client-s3',

@@ -36,7 +36,7 @@ export interface MessagesRequest {
   metadata: { user_id: string };
 }
 
-/** What the Messages API answers. */
+/** An answer of the Messages API. */
 export interface MessagesAnswer {
   id: string;
   type: 'message';
@@ -67,7 +67,7 @@ export interface LoggedCall {
   is_error: boolean;
 }
 
-/** What a policy does next. */
+/** The next action of a policy. */
 export type Act =
   | { calls: { name: string; input: Record<string, unknown> }[]; say?: string }
   | { final: string };

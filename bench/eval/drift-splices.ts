@@ -46,7 +46,7 @@ function findOther(others: readonly AgentRun[], at: number, task: string): Agent
   return undefined;
 }
 
-/** For each pair of sets of runs: the number of drifting runs, and how many of them the monitor reports. */
+/** Counts the drifting runs of each pair of data sets, and how many of them the monitor reports. */
 export function measureSplices(runs: readonly AgentRun[]): SpliceRow[] {
   const bySet = new Map(DATA_SETS.map((set) => [set, runs.filter((run) => dataSetOf(run) === set)]));
   return DATA_SETS.flatMap((from) =>

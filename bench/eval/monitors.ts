@@ -1,6 +1,7 @@
 /**
- * Measures how well the six monitors find what people and ledgers marked in public agent runs, and how often they fire
- * in runs that went well. `node bench/eval/run.ts monitors [file]`. Prints tables, writes bench/results.
+ * Measures how well the six monitors find the steps and runs that people and ledgers marked in public agent runs, and
+ * how often the monitors fire in successful runs. `node bench/eval/run.ts monitors [file]`. Prints tables, writes
+ * bench/results.
  *
  * A step labelled as loop counts as found if a loop monitor fired there. The other monitors are counted by step and by
  * run, against the annotated failures that the README of the data assigns to them. Their negatives are the passed runs
@@ -150,7 +151,7 @@ function ledgerItems(all: readonly Judged[], fires: (judged: Judged, at: number)
   return items;
 }
 
-/** Runs of a kind in which a rule fires at least once, as "n of m". */
+/** Counts the runs of a kind in which a rule fires at least once. @returns the text "n of m" */
 function countRuns(
   all: readonly Judged[],
   kind: (judged: Judged) => boolean,

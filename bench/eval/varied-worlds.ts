@@ -833,7 +833,7 @@ export const VARIED_FAMILIES: readonly AgentFamily[] = VARIED.map(
   (family) => toFamily(family) as AgentFamily,
 );
 
-/** Whether an answer is right in a varied family's world, whatever its wording. */
+/** Whether an answer is right in a varied family's world, in any wording. */
 export function isRightAnswer(
   family: string,
   world: unknown,

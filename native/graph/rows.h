@@ -248,7 +248,7 @@ class RowSpace : public hnswlib::SpaceInterface<float> {
  private:
   std::vector<float> Turn(const float* vector) const {
     bool fits = true;
-    // Also false for NaN.
+    // A comparison with NaN is false, so NaN is rejected as well.
     for (size_t i = 0; i < dimensions_; i++) fits &= std::fabs(vector[i]) <= kNumberMax;
     if (!fits) throw std::range_error("the vector has a number that is not finite or far too large");
     return rotation_.Rotate(vector);

@@ -1,6 +1,6 @@
 /**
- * The export of captured turns to a collector: the real gateway as a process, a fake provider, and a collector that
- * decodes with OpenTelemetry's own code, may not answer, and may go away.
+ * The export of captured turns to a collector. The gateway is a process, and the provider is a fake. The collector
+ * decodes with OpenTelemetry's own code; in some tests it does not answer, or is stopped.
  */
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

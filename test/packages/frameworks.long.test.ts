@@ -1,7 +1,7 @@
 /**
- * Each integration with the oldest and the newest version of its framework, and with one in between if the framework's
- * API changed: an empty project for each, the real packages, a fake provider and a scripted service on loopback. The
- * agents' answers are the same with and without Understudy.
+ * Tests each integration with the oldest and the newest version of its framework, and with a version between them if
+ * the framework's API changed. Each test has an empty project, the real packages, a fake provider and a scripted
+ * service on loopback. The agents' answers are the same with and without Understudy.
  */
 
 import { execFile } from 'node:child_process';

@@ -32,7 +32,7 @@ it.each(['langchain', 'openai-agents', 'anthropic', 'claude-agent-sdk', 'ai-sdk'
   },
 );
 
-describe('an import beside the AI SDK', () => {
+describe('an import in a project with the AI SDK', () => {
   let dir: string;
   beforeAll(() => {
     dir = mkdtempSync(join(tmpdir(), 'understudy-peer-'));

@@ -17,7 +17,7 @@ import { onDamagedValue, SEALING } from '../../src/storage/lmdb/sealed-table.ts'
 import { databasePaths, tryStores } from '../../src/storage/lmdb/stores.ts';
 
 export interface Content {
-  /** What was read, by place. */
+  /** The values that were read, by their place. */
   read: Record<string, string>;
   /** Errors, by place. */
   told: Record<string, string>;

@@ -133,7 +133,7 @@ class TaughtClient {
       expect(readFileSync(join(work, path), 'utf8'), `${path} of session ${nth}`).toBe(content);
   }
 
-  /** What was captured so far. */
+  /** Opens everything that was captured so far. */
   async open(): Promise<CaptureReader> {
     await flush(this.url);
     const reader = CaptureReader.open(this.db);

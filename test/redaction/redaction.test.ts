@@ -315,7 +315,7 @@ describe('values of JSON', () => {
 });
 
 describe('a query', () => {
-  it('has its secret values masked however the name is written, and nothing else', () => {
+  it('has its secret values masked with any spelling of their names, and nothing else', () => {
     const encode = fc.tuple(
       fc.constantFrom(
         'key',
@@ -405,7 +405,7 @@ describe('credentials of a request', () => {
 });
 
 describe('key shapes', () => {
-  it('are masked completely wherever they stand', () => {
+  it('are masked completely at any position', () => {
     const around: [string, string][] = [
       ['', ''],
       ['{"text":"', '"}'],
@@ -429,7 +429,7 @@ describe('key shapes', () => {
     }
   });
 
-  it('are found at every place of a long text', () => {
+  it('are found at every position of a long text', () => {
     fc.assert(
       fc.property(
         fc.constantFrom(...Object.values(makeKeys())),

@@ -201,7 +201,7 @@ describe('names and values of headers and queries', () => {
     }
   });
 
-  it('are tokens whatever word precedes them, and counts are not', () => {
+  it('are tokens after any preceding word, and counts are not', () => {
     expect(isCredentialHeader(`x-${'a'.repeat(200)}token`)).toBe(true);
     expect(isCredentialHeader(`x-${'a'.repeat(200)}-token-count`)).toBe(false);
   });

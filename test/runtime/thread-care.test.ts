@@ -1,4 +1,4 @@
-/** What the main thread does for its actor threads: compute for them, end hung ones, start dead ones within limits. */
+/** The main thread computes for its actor threads, ends threads that hang, and restarts dead threads within limits. */
 import { afterEach, describe, expect, it } from 'vitest';
 import type { ActorClient } from '../../src/runtime/actor-client.ts';
 import { ActorThreads, type ActorThreadsOptions } from '../../src/runtime/actor-threads.ts';

@@ -100,7 +100,7 @@ describe('the shipped model', () => {
     expect(dot(query!, unlike!)).toBeLessThan(0.2);
   });
 
-  it('reads a text as far as the bound and no further', async () => {
+  it('reads a text only up to the bound', async () => {
     const long = 'alpha beta '.repeat(EMBEDDING_TEXT_CHARACTERS).slice(0, EMBEDDING_TEXT_CHARACTERS);
     const [cut, longer] = await embedder.embed([long, `${long} gamma delta`]);
     expect(longer).toEqual(cut);

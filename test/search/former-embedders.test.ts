@@ -57,7 +57,7 @@ async function recordOf(choice: EmbeddingChoice): Promise<EmbedderRecord> {
 }
 
 describe('a former embedder', () => {
-  it('is the model that was in use, beside the present one, until it is released', async () => {
+  it('is the model that was in use, and is loaded together with the present one until it is released', async () => {
     const record = await recordOf(SHIPPED);
     const [open, standIn] = listFormerEmbedders(toy, record, line.run);
     const former = await open!();

@@ -1,6 +1,6 @@
 /**
- * What a thread finds in an index that another thread shares: the same as that thread, and the same as the exact index
- * if the test compares it.
+ * Searches in an index that another thread shares. They have the same results as in that thread; some tests also
+ * compare them with the exact index.
  */
 import { randomUUID } from 'node:crypto';
 import { Worker } from 'node:worker_threads';

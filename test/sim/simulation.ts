@@ -184,7 +184,7 @@ class Simulation {
     };
   }
 
-  /** One task. A host that waits for a promise continues before the next task. */
+  /** Runs one task. A host that waits for a promise continues before the next task. */
   async #step(): Promise<void> {
     if (!this.#world.step()) this.#world.violate('no task is left');
     if (this.#store !== null) await Promise.resolve();

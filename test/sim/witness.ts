@@ -71,7 +71,7 @@ export class Witness {
   readonly #lastNumber = new Map<string, number>();
   readonly #nextNumber = new Map<string, number>();
   readonly #actors = new Map<string, ActorHistory>();
-  /** What a thread has read of a ledger: its term, and its number of operations. */
+  /** The term and the number of operations with which a thread has read a ledger. */
   readonly #read = new Map<string, { term: number; count: number }>();
   /** The last term of a ledger that a box knows. */
   readonly #known = new Map<string, number>();

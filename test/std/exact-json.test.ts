@@ -19,7 +19,7 @@ const decimal = fc
 const number = fc.oneof(integer, decimal, fc.constantFrom('-0', '0', '1.0', '0.10', '1e2', '-0.0'));
 
 describe('parseExact', () => {
-  it('restores its input, whatever the numbers', () => {
+  it('restores its input for any numbers', () => {
     const value = fc.letrec<{ value: string }>((tie) => ({
       value: fc.oneof(
         { maxDepth: 4 },

@@ -50,7 +50,7 @@ describe('a failed file operation', () => {
     expect(isThere(join(root, 'a/b'))).toBe(false);
   });
 
-  it('names the user without the right, or the place without space', () => {
+  it('names the user who lacks the right, or the place that has no space', () => {
     const of = (code: string, more: object) =>
       describeRefusal(Object.assign(new Error(code), { code, ...more }));
     expect(of('EACCES', { syscall: 'mkdir', path: '/a' })).toBe('this user may not make /a');

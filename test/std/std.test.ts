@@ -35,7 +35,7 @@ describe('the clock', () => {
     await worker.terminate();
   });
 
-  it('moves only forward and on request if it is manual', () => {
+  it('moves only forward, and if it is a manual clock, only on request', () => {
     const clock = createManualClock(1_000);
     clock.advance(2.5);
     expect([clock.wallMs(), clock.monotonicMs()]).toEqual([1_002.5, 2.5]);
@@ -141,7 +141,7 @@ describe('a ULID', () => {
     );
   });
 
-  it('increases by one within a millisecond, whichever digits that changes', () => {
+  it('increases by one within a millisecond, with a carry over any number of digits', () => {
     const digits = '0123456789ABCDEFGHJKMNPQRSTVWXYZ';
     const newId = createUlidSource({ wallMs: () => 7, monotonicMs: () => 0 }, (target) => {
       target.fill(31);
@@ -227,7 +227,7 @@ describe('the linked map', () => {
 });
 
 describe('the map of recent entries', () => {
-  it('keeps the latest half of its bound for certain and never more than its bound', () => {
+  it('always keeps the latest entries up to half of its bound, and never more than its bound', () => {
     fc.assert(
       fc.property(fc.array(fc.nat(40), { maxLength: 200 }), fc.integer({ min: 2, max: 20 }), (keys, max) => {
         const map = new RecentMap<number, number>(max);

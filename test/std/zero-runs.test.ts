@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { packZeroRuns, unpackZeroRuns } from '../../src/std/zero-runs.ts';
 
 describe('runs of zeros', () => {
-  it('restore the bytes, whatever they are', () => {
+  it('restore any bytes', () => {
     const byte = fc.oneof({ weight: 4, arbitrary: fc.constant(0) }, { weight: 1, arbitrary: fc.nat(255) });
     fc.assert(
       fc.property(fc.array(byte, { maxLength: 1_200 }), (numbers) => {

@@ -1,4 +1,4 @@
-/** Reports of usage: they are right, whatever is cached. */
+/** Reports of usage are right with and without cached days. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { usageWrites } from '../../src/domain/usage.ts';

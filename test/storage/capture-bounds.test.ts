@@ -287,13 +287,18 @@ describe('a credential that the gateway adds', () => {
   const echo = Buffer.from(JSON.stringify({ text: `it came with ${secret}` }));
   const own = new Preparer(true, 64 << 20, { operator_secrets: [secret] });
 
-  it.each([0, 64])('is masked beside %i credentials of the client, each in many forms', async (count) => {
-    const cookies = Array.from({ length: count }, (_, at) => `c${at}=<"${at}&/'+~>`);
-    const exchange = makeExchange({
-      request_headers: ['content-type', 'application/json', 'cookie', cookies.join('; ')],
-      response_body: echo,
-    });
-    const prepared = await own.prepare(exchange);
-    expect(own.editResponse(prepared, null, 0).stored.toString()).toBe('{"text":"it came with [redacted]"}');
-  });
+  it.each([0, 64])(
+    'is masked together with %i credentials of the client, each in many forms',
+    async (count) => {
+      const cookies = Array.from({ length: count }, (_, at) => `c${at}=<"${at}&/'+~>`);
+      const exchange = makeExchange({
+        request_headers: ['content-type', 'application/json', 'cookie', cookies.join('; ')],
+        response_body: echo,
+      });
+      const prepared = await own.prepare(exchange);
+      expect(own.editResponse(prepared, null, 0).stored.toString()).toBe(
+        '{"text":"it came with [redacted]"}',
+      );
+    },
+  );
 });

@@ -231,7 +231,7 @@ describe('the capture log', () => {
     const log = await openLog(folder);
     const bodies = ['one', 'two'].map((text) => Buffer.from(text));
     await log.append([makeExchange({ request_body: bodies[0]! })]);
-    // A folder at the path of the new file.
+    // There is a folder at the path of the new file, so that it cannot be made.
     mkdirSync(join(folder, 'capture.mdb.new'));
     await expect(log.rotate()).rejects.toThrow();
     expect(log.stats().sealed).toBe(0);

@@ -24,7 +24,7 @@ function search({ path, key }: Filled, words: string): number[] {
   return ids;
 }
 
-describe('an erasure beside traffic', () => {
+describe('an erasure during traffic', () => {
   it.each([
     ['plain', null],
     ['encrypted', randomBytes(32)],

@@ -53,7 +53,7 @@ it('a command’s write after a compaction is in the new file', async () => {
   expect(await readRows(paths.main)).toEqual([1, 2]);
 });
 
-it('a command’s write beside compactions succeeds or is refused', { tags: 'long' }, async () => {
+it('a command’s write during compactions succeeds or is refused', { tags: 'long' }, async () => {
   const { folder, paths } = await makeStores();
   const command = openMain(paths);
   const written: number[] = [];

@@ -94,7 +94,7 @@ describe.each([
     expect(existsSync(`${data_dir}.fetched`)).toBe(false);
   });
 
-  it('contain captured exchanges wherever they are: packed, in raw files, sealed', async () => {
+  it('contain captured exchanges that are packed, in raw files or in sealed files', async () => {
     const followed = makeFollowed(key);
     const { capture_db: path, data_dir } = followed.source;
     mkdirSync(data_dir);
@@ -366,7 +366,8 @@ describe('a place of points', () => {
       await follower.close();
       expect(await readRows((await restoreTo(killed, null)).data_dir, 't')).toHaveLength(2_000);
     }
-    // about.json, the database, the attachment and the list of attachments, the secret and its mark, the point.
+    // The objects are about.json, the database, the attachment and the list of attachments, the secret and its mark,
+    // and the point.
     expect(kills).toBeGreaterThanOrEqual(7);
   });
 

@@ -163,7 +163,7 @@ describe('the watch over reads of main.mdb and runs.mdb', () => {
   });
 });
 
-describe('a long scan beside writes', () => {
+describe('a long scan during writes', () => {
   /** Writes 150 times, each time between two exchanges of a scan. @returns the size of the file */
   async function writeBeside(kind: 'none' | 'reader' | 'one transaction'): Promise<number> {
     const { path, log } = await openLog();

@@ -1,4 +1,4 @@
-/** The redo log in front of `runs.mdb`: every acknowledged event is there exactly once, however the process ended. */
+/** The redo log of `runs.mdb`. Every acknowledged event exists exactly once, even if the process was killed. */
 import { spawn, spawnSync } from 'node:child_process';
 import { appendFileSync, existsSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -48,7 +48,7 @@ function expectSame(after: Map<number, string>, before: Map<number, string>): vo
   );
 }
 
-describe('a change of the key of captures beside traffic', () => {
+describe('a change of the key of captures during traffic', () => {
   it('keeps everything under the old or the new key; the rest is changed when the service is stopped', {
     tags: 'long',
   }, async () => {

@@ -80,7 +80,7 @@ export function describeTables(name: string, prepare: () => OpenTables | Promise
       expect(numbers()).toEqual([]);
     });
 
-    it('are read as of one moment by a snapshot, however many reads it makes', async () => {
+    it('are read as of one moment by all reads of a snapshot', async () => {
       await tables.transact((tx) => {
         for (let n = 0; n < 50; n++) {
           tx.write({ op: 'put', table: 't', row: ['a', n], value: n });

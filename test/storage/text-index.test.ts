@@ -1,6 +1,6 @@
 /**
- * The full-text index beside a capture database: stored texts are found, even after restarts, damage, rotation and
- * replacement, and erased or expired texts leave no word in any file.
+ * The full-text index of a capture database. Stored texts are found, even after restarts, damage, rotation and
+ * replacement. Erased or expired texts leave no word in any file.
  */
 import { cpSync, existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

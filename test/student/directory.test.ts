@@ -228,7 +228,7 @@ describe('a directory for publication', () => {
     expect(readdirSync(directory)).toEqual(['thesis.txt']);
   });
 
-  it('may contain other files beside a student, which stay', async () => {
+  it('may contain other files as well as a student; these files stay', async () => {
     const directory = makeFolder();
     await publish(directory);
     writeFileSync(join(directory, 'notes.txt'), 'mine');

@@ -332,7 +332,7 @@ describe('two paths', () => {
   });
 });
 
-describe('another path of few runs', () => {
+describe('a path that only few runs take', () => {
   const looked = { name: 'get_order', result: { found: true } };
   /** All calls of an answer at once. */
   type Calls = readonly { name: string; input: Record<string, unknown>; result: unknown }[];
@@ -455,7 +455,7 @@ describe('another path of few runs', () => {
     expect(judge(makeOne(false), [both('get_order'), both('get_customer')]).agrees).toEqual([true, false]);
   });
 
-  it('is the same answer if few runs first look elsewhere, each in different words', () => {
+  it('is the same answer if few runs first make another lookup, each in different words', () => {
     const words = (i: number) => of(i, 'search', { words: `page ${(i * 37) % 101}` });
     const makeOne = (i: number): LearnedStep[] =>
       makeParallel(i, [...(i % 12 === 5 ? [[words(i)]] : []), [of(i, 'get_order')], [of(i, 'note')]]);

@@ -25,7 +25,7 @@ describe('tools whose results are not checked', () => {
     expect(finalOf(Array.from({ length: 20 }, () => ['run', 'edit', 'run']))).toEqual([]);
   });
 
-  it('do not include tools that only look, whatever follows', () => {
+  it('do not include tools that only read', () => {
     expect(finalOf(Array.from({ length: 20 }, () => ['open_page', 'open_page']))).toEqual([]);
     expect(finalOf(Array.from({ length: 20 }, () => ['get_order', 'openUrl']))).toEqual([]);
     // A call that opens a ticket changes something. A name that begins with such a verb does not make a call a lookup.

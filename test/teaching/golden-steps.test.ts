@@ -22,7 +22,7 @@ describe('the tokens of a turn', () => {
     expect(countTokens({ shape: 'responses', usage })).toBe(1_050);
   });
 
-  it('include cached ones beside the input of Messages', () => {
+  it('are the sum of input, cached and output tokens for Messages', () => {
     expect(countTokens({ shape: 'messages', usage })).toBe(1_850);
   });
 });
@@ -105,7 +105,7 @@ describe('the runs of a round', () => {
     expect(material.taught.at(-1)!.last_id).toBe(61);
   });
 
-  it('include those of rare agents, however old, beside those of busy ones', async () => {
+  it('include runs of rare agents, even old ones, as well as runs of busy agents', async () => {
     const agents = [
       ...Array(15).fill('rare'),
       ...Array(300).fill('busy'),

@@ -128,7 +128,7 @@ it('every stored decision has an explanation', () => {
     expect(describeDecision(reason), reason).not.toBeNull();
 });
 
-it('each exchange is examined once, in advance, and a decision is found among many exchanges without one', () => {
+it('each exchange is examined once, in advance, so that a page finds a rare decision at once', () => {
   const source = new MadeSource();
   for (let at = 0; at < 700; at++) {
     if (at === 300) addStep(source, 'served', null);

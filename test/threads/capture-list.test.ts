@@ -1,6 +1,7 @@
 /**
- * The list of captured runs and its stored copy beside the captures: the next reader continues from it with the same
- * results, removing captures removes it, and a damaged or foreign copy is made again.
+ * The list of captured runs and its stored copy in the folder of the captures. The next reader continues from the copy
+ * with the same results. The copy is removed with its captures, and is made again if it is damaged or belongs to other
+ * captures.
  */
 import { randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
@@ -501,7 +502,7 @@ describe('the list while it is being read', () => {
   it('is complete even if it cannot be stored', async () => {
     const captures = new Captures();
     await captures.append(turn('a'));
-    // A folder at the path of the file.
+    // There is a folder at the path of the file, so the list cannot be stored.
     mkdirSync(captures.index);
     const list = captures.open();
     finish(list);

@@ -1,6 +1,6 @@
 /**
- * The live stream, stream tickets and rate limits of boxes that share a database: readers see the same events in the same
- * order on each box, whichever ends. Own processes.
+ * The live stream, stream tickets and rate limits of boxes that share a database: readers see the same events in the
+ * same order on each box, even if a box ends. Own processes.
  */
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { CHILD_KEY } from '../fixtures/api-child.ts';

@@ -1,6 +1,6 @@
 /**
- * Two boxes under mixed load on the same rows, one of them killed in between: everything that was acknowledged is on both,
- * and exactly once. Own processes.
+ * Two boxes have mixed load on the same rows, and one of them is killed meanwhile. At the end, all acknowledged data is
+ * on both boxes exactly once. Own processes.
  */
 import { expect, it } from 'vitest';
 import type { ControlPlaneChild, Person } from '../fixtures/control-plane.ts';

@@ -277,7 +277,7 @@ it('the rows of a deleted organization are removed from the database', { tags: '
   await expect.poll(left).toEqual([0, 0]);
 });
 
-it('a box has only a view, and does not start beside one', async () => {
+it('a box has only a view, and does not start if its folder also has a database of runs', async () => {
   expect(readdirSync(a.dir).filter((name) => /^(?:main|runs)\./.test(name))).toEqual([]);
   const dir = makeFolder();
   writeFileSync(join(dir, 'runs.mdb'), '');

@@ -17,7 +17,7 @@ interface Asked {
 }
 
 export interface AgentClient {
-  /** @throws what the SDK throws */
+  /** @throws the errors of the SDK */
   ask(): Promise<Asked>;
   /** @param results the results of the last answer's calls, in their order */
   tell(results: readonly Result[]): void;

@@ -1,4 +1,4 @@
-/** What a text must say to be right, in any wording. Pure; bench process. */
+/** The facts that a text must contain to be right, in any wording. Pure; bench process. */
 
 export interface Facts {
   /** The text must contain one spelling of each group. */

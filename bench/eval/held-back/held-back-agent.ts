@@ -1,5 +1,5 @@
 /**
- * What an agent of the held-back evaluation consists of: its tools, a seeded world, and what is right at each point of a
+ * The parts of an agent of the held-back evaluation: its tools, a seeded world, and the right moves at each point of a
  * run. Types; bench process.
  */
 
@@ -95,7 +95,7 @@ export interface HeldBackAgent {
   /** The client labels its requests with `x-svc-run` and `x-svc-seq`. */
   is_labelled: boolean;
   tools: readonly Tool[];
-  /** Texts that the model writes beside calls, and how often. */
+  /** Texts that the model writes together with calls, and how often it does. */
   asides: readonly string[];
   aside_share: number;
   /** Names that a text may contain only if its values or the task contain them. */

@@ -104,7 +104,7 @@ export function judgeRuns(student: OfflineStudent, runs: readonly RecordedRun[])
   return figures;
 }
 
-/** @returns whether it is served rightly */
+/** @returns whether the step is served with a right answer */
 function judgeStep(figures: TrialFigures, student: OfflineStudent, step: RecordedStep): boolean {
   const { agent, run, turns } = step;
   const { is_served, reason, answer } = student.ask(step);

@@ -40,7 +40,6 @@ class Lane:
         # The marks that wait, as one event, and the number of calls that made them. The counts of events do not include it.
         self.marks: Optional[Marks] = None
         self._sent_marks: Optional[Marks] = None
-        # `run_finish` is being sent, so nothing can be sent before it any more.
         self.is_ending = False
 
     @property

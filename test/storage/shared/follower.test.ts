@@ -19,7 +19,7 @@ async function openBox(truth: Truth, path = join(makeFolder(), 'main.mdb')): Pro
 /** A database whose connection can be cut. */
 function cutOff(truth: Truth, isAway: () => boolean): Truth {
   const refuse = () => {
-    if (isAway()) throw new TruthUnavailableError('the database is away');
+    if (isAway()) throw new TruthUnavailableError('the database is unreachable');
   };
   return {
     identity: truth.identity,

@@ -1,6 +1,6 @@
 /**
- * Clients of boxes that share their rows, and the checker of what they were told. Each client works on changing boxes,
- * and notes each outcome: acknowledged, or unknown after an error. Test thread and child processes of tests.
+ * Clients of boxes that share their rows, and the checker of their outcomes. Each client works on changing boxes, and
+ * notes each outcome: acknowledged, or unknown after an error. Test thread and child processes of tests.
  */
 import { systemClock } from '../../../src/std/clock.ts';
 import type { Prng } from '../../../src/std/prng.ts';
@@ -138,7 +138,7 @@ export class HistoryClient {
   }
 }
 
-/** Compares what clients were told with the rows at the end. @returns what is wrong, one line each */
+/** Compares the outcomes of the clients with the rows at the end. @returns a line for each contradiction */
 export function judgeHistory(told: readonly Told[], reader: TableReader): string[] {
   const wrong = told.flatMap((entry) => (entry.op === 'violation' ? [entry.text] : []));
   const fault = judgeRows(reader);

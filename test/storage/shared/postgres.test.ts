@@ -510,7 +510,7 @@ it('a removal that comes early because the database’s clock moved only causes 
   expect(a.tables.get('counts', ['c'])).toEqual(state);
 });
 
-it('a transaction of a box that was away for so long that removals were forgotten is a conflict', async () => {
+it('a transaction is a conflict if its box was unreachable until removals were forgotten', async () => {
   const address = await makeDatabase();
   const a = await openBox(address);
   for (const n of [1, 2])

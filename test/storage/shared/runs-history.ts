@@ -1,7 +1,7 @@
 /**
- * Clients of boxes that share their runs, and the checker of what they were told. A client adds steps to runs on changing
- * boxes, and notes each outcome: stored at a place, not stored, or unknown after an error. Test thread and child processes
- * of tests.
+ * Clients of boxes that share their runs, and the checker of their outcomes. A client adds steps to runs on changing
+ * boxes, and notes each outcome: stored at a place, not stored, or unknown after an error. Test thread and child
+ * processes of tests.
  */
 import type { JournalWrite } from '../../../src/runtime/journal.ts';
 import type { RowWrite } from '../../../src/runtime/protocol.ts';
@@ -168,7 +168,7 @@ export class RunHistoryClient {
 }
 
 /**
- * Compares what clients were told with the runs at the end.
+ * Compares the outcomes of the clients with the runs at the end.
  * @param common the rows that every box follows
  * @returns what is wrong, one line each
  */

@@ -229,7 +229,7 @@ it('continues as another box, which owns no actor, if the database does not know
   expect(await commit(a.journal, event('run', 'x', 2))).toEqual([]);
 });
 
-it('fails loads and commits while the database is away, as the runtime expects it', async () => {
+it('fails loads and commits with the expected error while the database is unreachable', async () => {
   let isAway = false;
   const truths = makeTruths(() => (isAway ? 'lost before' : null));
   const [a] = (await openBoxes(1, truths, { patience_ms: 30, retry_ms: 1 })) as [RunsBox];

@@ -1,4 +1,4 @@
-/** What every database of shared runs must do. Test thread. */
+/** One suite for every database of shared runs. Test thread. */
 import { randomUUID } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import {
@@ -240,7 +240,7 @@ export function describeRuns(name: string, prepare: () => Promise<RunsDatabase>)
       expect(await b.sumCounts(range('rows:usage', 'd2', 'd9'))).toHaveLength(1);
     });
 
-    it('stores a batch once, however often it is sent', async () => {
+    it('stores a batch once, even if it is sent several times', async () => {
       const box = randomUUID();
       const a = await open(box);
       const term = await takeOne(a, 'run');

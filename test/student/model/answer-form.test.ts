@@ -34,7 +34,7 @@ describe('the form of an answer', () => {
     expect(namesOfForm([text('Hello.')], step('task'))).toEqual(['text', 'text after task']);
   });
 
-  it('belongs to a kind, however long its name', () => {
+  it('belongs to a kind, even if its name is long', () => {
     const calls = [call('read_the_file', {}), call('read_the_file', {}), call('note', { how: 'loud' })];
     const stages = [`${'a_long_name '.repeat(40)}x`, `${'a_long_name '.repeat(40)}y`];
     const names = stages.flatMap((stage) => namesOfForm(calls, step(stage)));

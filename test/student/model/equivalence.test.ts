@@ -75,7 +75,7 @@ describe('texts', () => {
     ).toBe(true);
   });
 
-  it('are not equivalent if a value stands in the place of another one', () => {
+  it('are not equivalent if one has another value in the same place', () => {
     expect(saysTheSame(GOLDEN[0]!, 'I have refunded 5 EUR for order ORD-7.')).toBe(false);
     expect(saysTheSame(GOLDEN[0]!, 'I have refunded 45.20 USD for order ORD-8.')).toBe(false);
     expect(saysTheSame(GOLDEN[0]!, 'I have refunded -45.20 EUR for order ORD-7.')).toBe(false);
@@ -160,7 +160,7 @@ describe('texts', () => {
     expect(same(wording, 'ORD-7: the refund was not sent.')).toBe(false);
     expect(same(wording, 'Refunded ORD-7, no.')).toBe(false);
     expect(same(wording, 'ORD-7 failed, refund.')).toBe(false);
-    // An outcome that only the other text names is more than a wording.
+    // The texts are not equivalent if only one of them names an outcome.
     expect(same(wording, 'ORD-7: a refund is not possible.')).toBe(false);
     const { affirmed: _, ...answering } = wording;
     expect(same(answering, 'Refunded ORD-7, no action is left.')).toBe(false);
@@ -207,7 +207,7 @@ describe('amounts, recipients, ids and code', () => {
   const isSame = (over: Record<string, unknown>): boolean =>
     wordings.isSame(0, refund({}), refund(over), GROUND);
 
-  it('are never loosened, whatever the wording beside them', () => {
+  it('must be equal, even if the surrounding words may differ', () => {
     expect(isSame({ reason: 'The lamp did not please Maria' })).toBe(true);
     expect(isSame({ amount: 45.3 })).toBe(false);
     expect(isSame({ amount: '45.2' })).toBe(false);
@@ -217,7 +217,7 @@ describe('amounts, recipients, ids and code', () => {
     expect(isSame({ note: 'extra' })).toBe(false);
   });
 
-  it('are never loosened within the wording', () => {
+  it('must be equal within the words, too', () => {
     expect(isSame({ reason: 'Not satisfied with the lamp of ORD-9' })).toBe(false);
     expect(isSame({ reason: 'Satisfied with the lamp' })).toBe(false);
     const body = (text: string): StudentBlock[] => callAnswer('send', { body: text }).content;

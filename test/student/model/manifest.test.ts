@@ -1,4 +1,4 @@
-/** What counts as a student's manifest. */
+/** Which JSON is accepted as a student's manifest. */
 import { describe, expect, it } from 'vitest';
 import { makeDraft } from '../../../bench/made-manifest.ts';
 import { isManifestFault, isStudentEndpoint, readManifest } from '../../../src/student/model/manifest.ts';

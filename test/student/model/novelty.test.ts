@@ -1,4 +1,6 @@
-/** What is new in a step: a missing part counts only if each golden step had it, and a new word counts once. */
+/**
+ * New and missing parts of a step. A missing part counts only if each golden step had it, and a new word counts once.
+ */
 import { describe, expect, it } from 'vitest';
 import { hashString } from '../../../src/student/model/json-values.ts';
 import { learnNovelty, NoveltyIndex } from '../../../src/student/model/novelty.ts';

@@ -72,7 +72,7 @@ describe('a value that all golden runs shared in the system prompt', () => {
     expect(ask(student, { system: system(500) })).toBe('covered');
   });
 
-  it('is distinguished from one that changes beside it in the same sentence', () => {
+  it('is part of the rule even if another value in the same sentence changes', () => {
     const system = (session: string, limit: number) =>
       `You help.\nSession ${session} may refund ${limit} EUR.`;
     const student = learn(12, (i) => ({ system: system(`s-${100 + i}`, 200) }));
@@ -124,7 +124,7 @@ describe('a prompt that names the day', () => {
     expect(ask(student, { system: 'You help.\nToday is 2024-02-01.', at_ms: later(5) })).toBe('other_value');
   });
 
-  it('is the same agent without the request’s time only if the words are the same', () => {
+  it('is the same agent only with the same words, if the time of the request is unknown', () => {
     const student = learn(12, () => ({ system: 'You help.\nToday is 2026-11-23.', at_ms: null }));
     expect(ask(student, { system: 'You help.\nToday is 2026-11-23.', at_ms: later(5) })).toBe('covered');
     expect(ask(student, { system: 'You help.\nToday is 2026-11-24.', at_ms: later(1) })).toBe('other_value');

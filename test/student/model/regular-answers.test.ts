@@ -184,7 +184,7 @@ describe('a comparison of two numbers', () => {
     expect(ask(student, { claimed: 700.25, left: 300.5 })).toBe('too_far');
   });
 
-  it('includes a sum over a list beside a total', () => {
+  it('may compare the sum of a list with a total', () => {
     const make = (seed: number, isRight: boolean) => {
       const lines = makeLines(seed, 3).map(({ amount }) => ({ amount, quantity: 1 + (seed % 3) }));
       const sum = Math.round(100 * lines.reduce((all, line) => all + line.amount * line.quantity, 0)) / 100;

@@ -46,7 +46,7 @@ describe('a digest of a step', () => {
     expect(of('You never help.\nToday is Monday, 2026-03-04.\nSession 8f3a-11')).not.toEqual(original);
   });
 
-  it('is the same whichever side gave the earlier answers', () => {
+  it('is the same if the student or the upstream gave the earlier answers', () => {
     const of = (id: string, words: string, last: string) =>
       digest([
         user('Look at order 7'),
@@ -149,7 +149,7 @@ describe('a digest of a step', () => {
     expect(of(rows.join('\n'))).not.toEqual(of(rows.with(-1, `Item ${wordOf(499)} costs 7.`).join('\n')));
   });
 
-  it('reads a system prompt to its end, however long it is', () => {
+  it('reads even a very long system prompt to its end', () => {
     const rules = Array.from({ length: 6_000 }, (_, i) => `Rule ${wordOf(i)} holds.`).join('\n');
     const of = (end: string) => digest([user('Hi')], { system: [text(`${rules}\n${end}`)] }).system;
     expect(of('Refund what is broken.'), 'read before').toEqual(of('Refund what is broken.'));
@@ -448,7 +448,7 @@ describe('tokens', () => {
     ]);
   });
 
-  it('cover the text in order, whatever it is', () => {
+  it('cover any text in order', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary', maxLength: 300 }), (source) => {
         let end = 0;

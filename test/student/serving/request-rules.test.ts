@@ -164,7 +164,7 @@ describe('a broken rule', () => {
     expect(breaches(null)).toContain('messages');
   });
 
-  it('is bounded, whatever is sent', () => {
+  it('has a name of bounded length for any request', () => {
     const fields = Object.fromEntries(
       Array.from({ length: 500 }, (_, i) => [`${i}${'x'.repeat(900)}`, null]),
     );
