@@ -23,7 +23,7 @@ import { findNginx, startBenchProcess, startServer, startTargets, type Target } 
 
 interface CoresBenchOptions {
   quick: boolean;
-  /** Keep the figures in bench/results. */
+  /** Whether to store the figures in bench/results. */
   save: boolean;
   say: (what: string) => void;
 }

@@ -18,7 +18,7 @@ import { startBenchProcess } from './targets.ts';
 
 interface FindingsBenchOptions {
   quick: boolean;
-  /** Keep the figures in bench/results. */
+  /** Whether to store the figures in bench/results. */
   save: boolean;
   say: (what: string) => void;
 }

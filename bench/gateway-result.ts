@@ -36,7 +36,7 @@ export const GATEWAY_PHASES: GatewayPhase[] = [
   'otel',
 ];
 
-/** What to measure and how long; see QUICK and FULL. */
+/** The measurements and their durations; see QUICK and FULL. */
 export interface GatewayPlan {
   phases: GatewayPhase[];
   targets: TargetName[];

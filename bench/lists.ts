@@ -17,7 +17,7 @@ import { APART_MS, NEWEST_MS, ORG, writeRuns } from './run-database.ts';
 
 interface ListsBenchOptions {
   quick: boolean;
-  /** Keep the figures in bench/results. */
+  /** Whether to store the figures in bench/results. */
   save: boolean;
   say: (what: string) => void;
 }

@@ -19,7 +19,7 @@ import { findFreePort, startBenchProcess, startServer } from './targets.ts';
 
 interface OutageBenchOptions {
   quick: boolean;
-  /** Keep the figures in bench/results. */
+  /** Whether to store the figures in bench/results. */
   save: boolean;
   say: (what: string) => void;
 }

@@ -17,7 +17,7 @@ import type { Workload } from './workload.ts';
 
 interface PeersBenchOptions {
   quick: boolean;
-  /** Keep the figures in bench/results. */
+  /** Whether to store the figures in bench/results. */
   save: boolean;
   say: (what: string) => void;
 }

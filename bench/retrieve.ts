@@ -23,7 +23,7 @@ import { RetrieveClient, Situations } from './retrieve-client.ts';
 
 interface RetrieveBenchOptions {
   quick: boolean;
-  /** Keep the figures in bench/results. */
+  /** Whether to store the figures in bench/results. */
   save: boolean;
   say: (what: string) => void;
 }

@@ -20,7 +20,7 @@ import { saveResult, takeProvenance } from './results.ts';
 
 interface SearchBenchOptions {
   quick: boolean;
-  /** Keep the figures in bench/results. */
+  /** Whether to store the figures in bench/results. */
   save: boolean;
   say: (what: string) => void;
 }
@@ -48,7 +48,7 @@ interface IndexFigures {
 
 /** Maximum time of a search for a word in 100,000 runs (issue S). */
 const WORD_MS_MAX = 100;
-/** Share of the capture files' bytes. */
+/** Maximum size of the index, as a share of the capture files' bytes. */
 const INDEX_SHARE_MAX = 0.1;
 const PAGE = 20;
 /** How long the capture reader reads exchanges for one page. */

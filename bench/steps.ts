@@ -18,7 +18,7 @@ import { startBenchProcess, startServer } from './targets.ts';
 
 interface StepsBenchOptions {
   quick: boolean;
-  /** Keep the figures in bench/results. */
+  /** Whether to store the figures in bench/results. */
   save: boolean;
   say: (what: string) => void;
 }
@@ -53,7 +53,7 @@ const QUICK: Plan = {
 const KEY = 'bench-static-key';
 const START_LIMIT_MS = 20_000;
 const CONNECTIONS = 8;
-/** Goals of the contract. */
+/** The goals of the contract: added time at p50, share of the echo's requests a second, memory of live runs. */
 const ADDED_P50_US_MAX = 150;
 const ECHO_SHARE_MIN = 0.5;
 const LIVE_BYTES_MAX = 1e9;

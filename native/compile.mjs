@@ -125,7 +125,7 @@ export function listArguments(addon, ways = ['-O3', '-DNDEBUG']) {
   ];
 }
 
-/** Digest of all inputs of a compilation. A different digest causes a new compilation. */
+/** Digest of all inputs of a compilation. An addon is compiled again if its digest has changed. */
 function sumSources(addon, compilerVersion, given) {
   const sum = createHash('sha256');
   sum.update([process.platform, process.arch, compilerVersion, ...given].join('\n'));

@@ -140,7 +140,7 @@ describe('the search for keys', () => {
     );
   });
 
-  it('stops at its limit', () => {
+  it('stops when it has read its maximum number of bytes', () => {
     const text = Buffer.from('eyJ'.repeat(1_000));
     expect(() => findKeyShapes(text, 0, text.length, undefined, new Work(500))).toThrow(WorkExceededError);
   });

@@ -155,7 +155,7 @@ export class Witness {
     actor.restart_from_ms = null;
   }
 
-  /** Answered asks of one box. */
+  /** Number of answered asks of one box. */
   acknowledgedIn(box: number): number {
     return this.#acknowledged[box] ?? 0;
   }

@@ -87,7 +87,7 @@ describe('parseExact', () => {
     );
   });
 
-  it('reads JSON deeper than the stack', () => {
+  it('reads JSON that is nested more deeply than the stack allows', () => {
     const deep = `${'['.repeat(100_000)}1.0${']'.repeat(100_000)}`;
     expect(Array.isArray(parseExact(deep))).toBe(true);
   });

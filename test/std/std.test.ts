@@ -21,7 +21,7 @@ describe('the clock', () => {
     expect(Math.abs(seconds * 1000 + nanoseconds / 1e6 - readings.at(-1)!)).toBeLessThan(60_000);
   });
 
-  it('gives monotonic readings that compare across threads', async () => {
+  it('gives monotonic readings that are comparable across threads', async () => {
     const module = JSON.stringify(new URL('../../src/std/clock.ts', import.meta.url).href);
     const program = `
       const { parentPort } = require('node:worker_threads');

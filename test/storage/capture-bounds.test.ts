@@ -157,7 +157,7 @@ describe('compressed bodies', () => {
     expect(prepared.response_raw.equals(rows)).toBe(true);
   });
 
-  it('do not increase the memory', { tags: 'long' }, async () => {
+  it('do not increase the memory of the process', { tags: 'long' }, async () => {
     const preparer = new Preparer(true, 64 << 20);
     for (let i = 0; i < 20; i++) await preparer.prepare(answer(bomb, 'br'));
     const before = process.memoryUsage().rss;

@@ -245,7 +245,7 @@ export function describePorts(name: string, prepare: () => OpenPorts | Promise<O
         expect(runs.listDeletions(10)).toEqual([{ org_id: 'org', run_id: 'r9' }]);
       });
 
-      it('can be kept in memory and followed', async () => {
+      it('can be loaded into memory, and later changes can be followed', async () => {
         const reported = store.stores.run_records.followReported('org', 10);
         while (reported.follow(() => true));
         expect([...reported.values()].map(({ run_id }) => run_id).sort()).toEqual(['r1', 'r2', 'r3']);

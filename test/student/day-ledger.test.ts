@@ -28,7 +28,7 @@ it('the ledger counts by day and agent, and sums', () => {
     ['2026-03-01', 'a', 1],
     ['2026-03-01', 'b', 1],
   ]);
-  // Take-overs after a late start cost more than the student saved.
+  // The late take-over of this day cost more than the student saved.
   expect(rows[0]).toMatchObject({ saved_usd: -0.008, late: 1, late_usd: 0.009, wrong_at_most: null });
   const [a, b] = sumLedger(ledger.copy());
   expect(a).toMatchObject({ day: '2026-03-01', served: 3, compared: 40, wrong: 1, saved_usd: -0.005 });

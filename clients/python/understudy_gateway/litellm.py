@@ -111,7 +111,6 @@ class UnderstudyLogger(CustomLogger):
             complete = kwargs.get("complete_streaming_response") or kwargs.get("async_complete_streaming_response")
             answer = complete if complete is not None else response
             if response is not None and not hasattr(_first_choice(answer), "message"):
-                # A chunk of a stream, or an answer that is not a chat completion.
                 if kwargs.get("stream") and complete is None:
                     return
                 answer = None

@@ -1,4 +1,4 @@
-/** One suite for every database of shared runs. Test thread. */
+/** Tests that every database of shared runs must pass. Test thread. */
 import { randomUUID } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import {

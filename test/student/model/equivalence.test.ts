@@ -101,7 +101,7 @@ describe('texts', () => {
     expect(same(all, 'Need help: 09:00, 10:30, 12:00, 13:30.')).toBe(true);
     expect(same(all, 'Need help at 09:00, 10:30 and 13:30.')).toBe(false);
     expect(same('Need help at 09:00, 10:30 and 13:30.', all)).toBe(false);
-    // Fewer values are no enumeration.
+    // Fewer values do not count as an enumeration.
     expect(same('Need help with A-1 at 09:00.', 'Need help with A-1.')).toBe(true);
   });
 
