@@ -179,7 +179,7 @@ describe('the capture writer', () => {
 
   it('gives tidying at most a twentieth of a core while appends queue up', () => {
     const kit = new ActorKit(captureWriter);
-    const held = Array.from({ length: 3 }, () => askHeld(kit, 'append', { slabs: 0 }));
+    const held = Array.from({ length: 8 }, () => askHeld(kit, 'append', { slabs: 0 }));
     expect(tidyUnderLoad(kit, 0.5, { exchanges: 20 })).toBeLessThanOrEqual(0.0525);
     for (const { io } of held) kit.fail(io, IO_ERROR);
     expect(tidyUnderLoad(kit, 0.5, { exchanges: 20 })).toBeGreaterThan(0.3);

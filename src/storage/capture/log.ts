@@ -59,10 +59,11 @@ import { CaptureTextSources, markExchange } from './text-sources.ts';
  */
 const BATCH_TRIES = 2;
 /**
- * The log is behind if this many appends wait, or if a batch is this large. Batches become large while server threads
- * wait for earlier ones (src/gateway/capture/capture-queue.ts).
+ * The log is behind if this many appends wait, or if a batch is this large. A batch with long bodies has about 2 MiB, so
+ * two or three of them wait after each pass of postponed work. Batches become large while server threads wait for earlier
+ * ones (src/gateway/capture/capture-queue.ts).
  */
-const BEHIND = { appends: 2, exchanges: 1_024, bytes: 16 << 20 } as const;
+const BEHIND = { appends: 8, exchanges: 1_024, bytes: 16 << 20 } as const;
 /** Delay from a write to the background fsync. */
 const SYNC_DELAY_MS = 1_000;
 /** Maximum number of exchanges that a pass indexes before it writes. */
