@@ -16,9 +16,10 @@
  * chosen by the errors: the largest t that passes at a higher confidence. Kinds with a call that no lookup follows
  * (final-tools.ts) need the higher confidence in the first test, and a still higher one in the second.
  *
- * If a kind as a whole fails and its errors depend on the form of the answer (error-clusters.ts), its forms (answer-form.ts)
- * are tested separately, at the higher confidence, because errors led to this choice. The remaining answers of the kind share their evidence, without the forms that are
- * probably wrong too often.
+ * If a kind as a whole fails, its answers after other calls (answer-form.ts) are tested separately, at the higher
+ * confidence, because errors led to this choice. Narrower forms are tested only if the errors depend on the form
+ * (error-clusters.ts). Then the remaining answers of the kind share their evidence, without the forms that are probably
+ * wrong too often.
  *
  * The student does not serve a kind with too few runs, or a kind that calls a tool which an operator has excluded.
  */
@@ -310,12 +311,14 @@ function calibrateForms(
   const whole = calibrateKind(name, answered, on, depth > 0);
   if (whole.refused === 'never_serve' || hasFailed(name, on)) return [whole];
   const isWholeServed = whole.refused === null;
-  const mayDiffer = isWholeServed || doFormsDiffer(answered, depth, on);
+  const doDiffer = isWholeServed || doFormsDiffer(answered, depth, on);
+  // The calls before an answer are known without its errors, so these forms need no proof that the errors depend on them.
+  const mayDiffer = doDiffer || depth === 0;
   const alone: KindCalibration[] = [];
   // If errors rule out a form, the same errors choose the remaining answers.
   let isChosen = depth > 0 || !isWholeServed;
   for (const [part, steps] of groupBy(answered, ({ forms }) => forms?.[depth + 1] ?? '')) {
-    const isBad = hasFailed(part, on) || (mayDiffer && isLikelyWrong(steps, on));
+    const isBad = hasFailed(part, on) || (doDiffer && isLikelyWrong(steps, on));
     if (part === '' || (!isBad && (isWholeServed || !mayDiffer))) continue;
     const forms = calibrateForms(part, steps, depth + 1, on);
     if (isBad || forms.some(isServed)) alone.push(...forms);
@@ -456,10 +459,14 @@ function scoreMaxOf(target: number): number {
 }
 
 /**
- * Confidence for a threshold that the errors choose. {@link CONFIDENCE} applies to a threshold that is fixed in
- * advance.
+ * Confidence for answers that the errors choose. {@link CONFIDENCE} applies to a kind that is fixed in advance.
  */
 const CHOSEN_CONFIDENCE = 0.99;
+/**
+ * Confidence for a threshold that the errors choose. It is a little higher, because one of many thresholds is more likely
+ * to pass by chance than one of a few forms.
+ */
+const THRESHOLD_CONFIDENCE = 0.992;
 /** Cost of an error in an answer with a call that no lookup follows, in costs of another error. */
 export const FINAL_COST = 3.5;
 
@@ -485,7 +492,7 @@ export function chooseThreshold(
   largest = scoreMaxOf(target),
   isChosen = false,
 ): { threshold: number; confidence: number } {
-  const chosen = confidenceFor(cost, true);
+  const chosen = 1 - (1 - THRESHOLD_CONFIDENCE) / cost;
   const confidence = confidenceFor(cost, isChosen);
   const sorted = scored
     .filter((step): step is AnsweredStep => step.score !== null && step.score <= largest)

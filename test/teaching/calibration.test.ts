@@ -90,7 +90,7 @@ describe('a threshold', () => {
       score: i < 50 ? 0.1 : 0.4,
       is_right: i < 50,
     }));
-    expect(chooseThreshold(wrongAbove, 0.05)).toEqual({ threshold: 0.1, confidence: 0.99 });
+    expect(chooseThreshold(wrongAbove, 0.05)).toEqual({ threshold: 0.1, confidence: 0.992 });
   });
 
   it('is not raised by a worse step, nor lowered by a looser target', () => {
@@ -161,6 +161,13 @@ describe('thresholds of kinds of answers', () => {
     ]);
     // Eleven runs would be enough if this were a whole kind without an error.
     expect(at(of('look', 12, always), wrong)).toEqual([['note', 'too_wrong', 52]]);
+    // Two errors do not show that they depend on the form, so other forms need their own evidence.
+    const two = of('hold', 34, (i) => i > 1);
+    expect(at(of('look', 34, always), two)).toEqual([
+      ['note', 'too_wrong', 34],
+      ['note after look', null, 34],
+    ]);
+    expect(at(of('look', 30, always), two)).toEqual([['note', 'too_few', 64]]);
     // Forms that are too rare alone share their evidence.
     expect(at(of('look', 20, always), of('read', 20, always), wrong)).toEqual([
       ['note', null, 40],
