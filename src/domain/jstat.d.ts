@@ -7,6 +7,7 @@ declare module 'jstat' {
       cdf(x: number, mean: number, deviation: number): number;
       inv(p: number, mean: number, deviation: number): number;
     };
+    hypgeom: { cdf(x: number, all: number, marked: number, drawn: number): number };
     chisquare: { cdf(x: number, degrees: number): number };
     beta: {
       inv(p: number, alpha: number, beta: number): number;

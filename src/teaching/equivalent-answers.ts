@@ -8,6 +8,7 @@
  * lookups.
  */
 
+import jstat from 'jstat';
 import { comparablesAgree, readComparable, stemWord } from '../student/model/agreement.ts';
 import { type AnswerTemplate, fillTemplate } from '../student/model/answer-template.ts';
 import type { StudentBlock } from '../student/model/decision.ts';
@@ -93,6 +94,12 @@ const AFFIRMED_KEPT = 5_000;
 const GROUNDED = 0.9;
 /** Maximum number of steps whose texts lack a word that are searched for it. */
 const OTHERS = 40;
+/**
+ * Minimum number of steps after the same calls that tell how often a step has a word, and the chance from which on this
+ * explains why the steps of all uses have it.
+ */
+const ALIKE = 10;
+const BY_CHANCE = 0.02;
 const NO_WORDS: ReadonlySet<number> = new Set();
 /** A value that no step contains is part of the wording if at least this many runs share it. */
 const CONSTANT_RUNS = 3;
@@ -128,6 +135,8 @@ class Labelling {
   readonly #answers: ReturnType<typeof readComparable>[];
   readonly #worded: (WordedAnswer | null)[];
   readonly #grounds: Ground[];
+  /** The names of each step's sources, which tell which tools were called. */
+  readonly #sources: string[];
   readonly #filled = new Map<string, StudentBlock[] | null>();
   /** Values that the rules of a class find at a step. */
   readonly #computed = new Map<string, readonly string[]>();
@@ -150,6 +159,9 @@ class Labelling {
     this.#answers = stage.examples.map(({ content, context }) => readSpelled(content, context));
     this.#worded = contents.map((content) => readWording(content, stage.free));
     this.#grounds = stage.examples.map(({ context }) => new Ground(context.step));
+    this.#sources = stage.examples.map(({ context }) =>
+      context.step.sources.map(({ name }) => name).join('\n'),
+    );
     this.#optional = new Set(this.#findOptional());
   }
 
@@ -258,8 +270,8 @@ class Labelling {
   }
 
   /**
-   * Words that occur in the step nearly whenever a text at a place uses them, but not in nearly all other steps: a word
-   * that every step has says nothing about a step.
+   * Words that occur in the step nearly whenever a text at a place uses them, but not in nearly all other steps, and not
+   * by chance: a word that every step has says nothing about a step.
    */
   #findGrounded(): Map<string, Set<number>> {
     const grounded = new Map<string, Set<number>>();
@@ -275,16 +287,35 @@ class Labelling {
       for (const [word, uses] of words) {
         const held = uses.filter((i) => this.#grounds[i]!.holdsOutsidePrompt(word)).length;
         if (held < GROUNDED * uses.length) continue;
-        const others = sample(
-          steps.filter(({ plain }) => !plain.has(word)),
-          OTHERS,
-        );
-        const alsoHeld = others.filter(({ step }) => this.#grounds[step]!.holdsOutsidePrompt(word)).length;
-        if (others.length === 0 || alsoHeld < GROUNDED * others.length) ofPlace.add(hashString(word));
+        const others = steps.filter(({ plain }) => !plain.has(word)).map(({ step }) => step);
+        if (this.#isTold(word, { uses, held }, others)) ofPlace.add(hashString(word));
       }
       grounded.set(place, ofPlace);
     }
     return grounded;
+  }
+
+  /**
+   * Whether the steps of other texts lack a word so often that chance does not explain why the steps of its uses have it.
+   * Steps after the same calls count, if there are enough of them.
+   */
+  #isTold(
+    word: string,
+    { uses, held }: { uses: readonly number[]; held: number },
+    others: readonly number[],
+  ): boolean {
+    const countIn = (steps: readonly number[]): number =>
+      steps.filter((i) => this.#grounds[i]!.holdsOutsidePrompt(word)).length;
+    const chosen = sample(others, OTHERS);
+    if (chosen.length > 0 && countIn(chosen) >= GROUNDED * chosen.length) return false;
+    const calls = new Set(uses.map((i) => this.#sources[i]!));
+    const alike = sample(
+      others.filter((i) => calls.has(this.#sources[i]!)),
+      OTHERS,
+    );
+    if (alike.length < ALIKE) return true;
+    const all = { steps: uses.length + alike.length, held: held + countIn(alike) };
+    return 1 - jstat.hypgeom.cdf(held - 1, all.steps, all.held, uses.length) <= BY_CHANCE;
   }
 
   /** The words of the texts at each place. */

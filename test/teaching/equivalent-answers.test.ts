@@ -3,6 +3,7 @@
 import { describe, expect, it } from 'vitest';
 import { ExactIndex } from '../../src/search/exact-index.ts';
 import type { AnswerDigest } from '../../src/student/model/answer.ts';
+import { hashString } from '../../src/student/model/json-values.ts';
 import type { LearnedStep } from '../../src/student/model/learned-step.ts';
 import { Student } from '../../src/student/model/student.ts';
 import type { StudentAgent } from '../../src/student/model/student-model.ts';
@@ -223,6 +224,26 @@ it('texts that name the content of other steps are never the answer', () => {
     const said = JSON.stringify(student.propose(last!.step).answer?.content ?? errors[((40 + i) * 7) % 3]);
     expect(said).toContain(errors[((40 + i) * 7) % 3]);
   }
+});
+
+it('a word belongs to the step if texts use it because the step has it, not by chance', () => {
+  const listGrounded = (says: (i: number) => boolean): number[] => {
+    const steps = range(40).flatMap((i) => {
+      const words = i % 2 === 0 ? 'It broke, as expected.' : 'It broke.';
+      const text = says(i)
+        ? `We sent the expected refund for ${orderOf(i)}.`
+        : `We sent a refund for ${orderOf(i)}.`;
+      const refund = { name: 'refund', input: { order_id: orderOf(i) }, result: { state: 'sent' } };
+      return makeRun(`run-${i}`, `Refund ${orderOf(i)}. ${words}`, [refund, text]);
+    });
+    const [agent] = fitStudent(steps).groups as unknown as StudentAgent[];
+    const last = agent!.stages.find(({ stage }) => stage === 'refund')!;
+    return last.wordings!.flatMap(({ grounded }) => grounded);
+  };
+  const word = hashString('expected');
+  expect(listGrounded((i) => i % 2 === 0)).toContain(word);
+  // Half of the steps have the word, and so do all four steps whose texts use it.
+  expect(listGrounded((i) => i % 10 === 0)).not.toContain(word);
 });
 
 it('texts that give different reasons are different answers', () => {
