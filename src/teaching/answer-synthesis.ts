@@ -48,7 +48,8 @@ import {
 } from '../student/model/text-alignment.ts';
 import { isOccasional, readTokens } from '../student/model/text-tokens.ts';
 import { proposeDerivedRules } from './derived-rules.ts';
-import { LOOSE_RUNS, solveLooseTexts } from './loose-texts.ts';
+import { findListedTexts, insertList } from './listed-texts.ts';
+import { LOOSE_RUNS, type LooseText, solveLooseTexts } from './loose-texts.ts';
 import { DERIVED, findRules } from './rule-search.ts';
 
 /** A golden answer with the context in which it was given. */
@@ -158,10 +159,67 @@ function solveWorded(
 }
 
 /**
- * Solves texts. Texts whose exact wording only a few runs have are solved again by loose-texts.ts: more runs then show where
- * their values come from.
+ * Solves texts. Texts that tell each element of a list are solved with a mark in the list's place (listed-texts.ts). Texts
+ * whose exact wording only a few runs have are solved again by loose-texts.ts: more runs then show where their values come
+ * from.
  */
 function solveTexts(
+  examples: readonly AnswerExample[],
+  members: number[],
+  supportMin: number,
+  classes: AnswerClass[],
+): void {
+  const others = solveListed(examples, members, supportMin, classes);
+  solvePlainTexts(examples, others, supportMin, classes);
+}
+
+/**
+ * Solves texts that tell each element of a list.
+ * @returns the other texts
+ */
+function solveListed(
+  examples: readonly AnswerExample[],
+  members: number[],
+  supportMin: number,
+  classes: AnswerClass[],
+): number[] {
+  const texts = members.map((i) => ({ ...examples[i]!, text: textOf(examples[i]!.content) }));
+  const listed = findListedTexts(texts, (items) => solveItemTexts(items, supportMin));
+  if (listed === null) return members;
+  const rest = [...examples];
+  for (const { at, text } of listed.members)
+    rest[members[at]!] = { ...examples[members[at]!]!, content: [{ type: 'text', text }] };
+  const own: AnswerClass[] = [];
+  solvePlainTexts(
+    rest,
+    listed.members.map(({ at }) => members[at]!),
+    supportMin,
+    own,
+  );
+  const solved = new Set<number>();
+  for (const each of own) {
+    const text = each.template.text === null ? null : insertList(each.template.text, listed.list);
+    if (text === null) continue;
+    classes.push({ ...each, template: { ...each.template, text } });
+    for (const i of each.members) solved.add(i);
+  }
+  return members.filter((i) => !solved.has(i));
+}
+
+/** A template for what texts say about elements; null when the elements do not explain all of them. */
+function solveItemTexts(items: readonly LooseText[], supportMin: number): TemplateNode | null {
+  if (items.length === 0) return null;
+  const examples = items.map(({ run_id, context }) => ({ run_id, context, content: [] }));
+  const contexts = items.map(({ context }) => context);
+  const solver: Solver = { examples, contexts, supportMin, tools: [], cuts: [], lastCuts: [] };
+  const node = solveValue(
+    solver,
+    items.map(({ text }) => text),
+  );
+  return solver.cuts.length > 0 ? null : node;
+}
+
+function solvePlainTexts(
   examples: readonly AnswerExample[],
   members: number[],
   supportMin: number,

@@ -43,7 +43,9 @@ export type TemplateNode =
   | { is: 'object'; fields: [string, TemplateNode][] }
   | { is: 'list'; items: TemplateNode[] }
   /** One element per element of another list. */
-  | { is: 'each'; each: EachItem; item: TemplateNode };
+  | { is: 'each'; each: EachItem; item: TemplateNode }
+  /** A text for each element of a list, with a separator between them, and another one before the last. */
+  | { is: 'items'; each: EachItem; item: TemplateNode; by: string; last: string };
 
 export interface AnswerTemplate {
   /** `each`: one call per element of a list. */
@@ -162,6 +164,8 @@ function fillNode(
       }
       return { value: items, doubt };
     }
+    case 'items':
+      return fillItems(node, context, found);
     case 'list': {
       const items: unknown[] = [];
       let doubt = 0;
@@ -185,6 +189,30 @@ function fillNode(
       return { value: object, doubt };
     }
   }
+}
+
+/** Fills a text about each element of a list. */
+function fillItems(
+  { each, item, by, last }: Extract<TemplateNode, { is: 'items' }>,
+  context: StepContext,
+  found: string[],
+): Filled<string> | Unfilled {
+  const items = takeItems(each, context);
+  if (items === undefined || items.length === 0) return 'missing_value';
+  let text = '';
+  let doubt = 0;
+  for (const [i, value] of items.entries()) {
+    const filled = fillNode(item, contextOfItem(context, value), found, true);
+    if (typeof filled === 'string') return filled;
+    if (!isPrimitive(filled.value)) return 'missing_value';
+    if (i > 0) text += i === items.length - 1 ? last : by;
+    text += textOfPrimitive(filled.value);
+    if (text.length > STUDENT_CORE.answer) return 'missing_value';
+    doubt = Math.max(doubt, filled.doubt);
+  }
+  // A text may say how many elements it tells.
+  found.push(String(items.length));
+  return { value: text, doubt };
 }
 
 /** Doubt when a rule finds nothing although it found a value in every golden step. */

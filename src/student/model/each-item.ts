@@ -15,7 +15,7 @@ export interface EachItem {
 }
 
 /** Name of the source that holds the current element. */
-const ITEM_SOURCE = 'item';
+export const ITEM_SOURCE = 'item';
 
 /**
  * Takes the elements of the list that pass the filter.

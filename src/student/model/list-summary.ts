@@ -69,7 +69,8 @@ function fieldOf(item: unknown, key: string | null): unknown {
 
 const FIELDS = 12;
 const FILTERS = 12;
-const JOINTS: readonly (readonly [string, string])[] = [
+/** Separators of the elements of a list in a text, and before the last element. */
+export const JOINTS: readonly (readonly [string, string])[] = [
   [', ', ', '],
   [', ', ' and '],
   [', ', ', and '],
