@@ -8,7 +8,6 @@
  * lookups.
  */
 
-import jstat from 'jstat';
 import { comparablesAgree, readComparable, stemWord } from '../student/model/agreement.ts';
 import { type AnswerTemplate, fillTemplate } from '../student/model/answer-template.ts';
 import type { StudentBlock } from '../student/model/decision.ts';
@@ -27,6 +26,7 @@ import {
   type WordedAnswer,
   type Wording,
 } from '../student/model/equivalence.ts';
+import { chanceOfMore } from '../student/model/exact-test.ts';
 import type { StepContext } from '../student/model/extraction.ts';
 import { canonicalText, hashString, isObject } from '../student/model/json-values.ts';
 import { STUDENT_CORE } from '../student/model/limits.ts';
@@ -314,8 +314,8 @@ class Labelling {
       OTHERS,
     );
     if (alike.length < ALIKE) return true;
-    const all = { steps: uses.length + alike.length, held: held + countIn(alike) };
-    return 1 - jstat.hypgeom.cdf(held - 1, all.steps, all.held, uses.length) <= BY_CHANCE;
+    const ofOthers = { all: alike.length, having: countIn(alike) };
+    return chanceOfMore({ all: uses.length, having: held }, ofOthers) <= BY_CHANCE;
   }
 
   /** The words of the texts at each place. */

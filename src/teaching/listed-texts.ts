@@ -19,7 +19,7 @@ import { JOINTS } from '../student/model/list-summary.ts';
 import type { LooseText } from './loose-texts.ts';
 
 /** Texts that tell a list, with a mark in the list's place. */
-export interface ListedTexts {
+interface ListedTexts {
   list: ItemsNode;
   /** Indexes of the texts, and their other words. */
   members: { at: number; text: string }[];
