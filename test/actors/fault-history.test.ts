@@ -1,4 +1,4 @@
-/** When a capture file is set aside, and how long the capture process's next start waits. */
+/** Which capture files are set aside after a failure, and how long the capture process waits before it starts again. */
 import { describe, expect, it } from 'vitest';
 import {
   CAPTURE_CALM_MS,
@@ -31,7 +31,7 @@ describe('the history of faults', () => {
     for (const at of [10, 11]) expect(history.noteDamage(at)).toBe(false);
   });
 
-  it('keeps a pending repair until a process has made it', () => {
+  it('still wants the file set aside after a later end with another cause', () => {
     const history = new FaultHistory();
     history.noteEnd(true, 0);
     history.noteEnd(true, 1);

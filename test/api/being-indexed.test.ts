@@ -140,7 +140,7 @@ describe('exchanges that wait for the index', () => {
     expect(runsOf(await list())).toContain('late');
   });
 
-  it('are the newest of any number', async () => {
+  it('are listed newest first, up to a bound, and each once while a part of them is indexed', async () => {
     const { being_indexed: none } = await list();
     expect(none).toBeNull();
     await store(...Array.from({ length: 500 }, (_, i) => ask(`many-${i}`, 40 + i)));
@@ -163,7 +163,7 @@ describe('exchanges that wait for the index', () => {
     expect((await list()).being_indexed).toBeNull();
   });
 
-  it('are for those who may read captures', async () => {
+  it('are not shown to a caller who may not read captures', async () => {
     await store(ask('private', 700));
     const stranger = await fetch(`${api.url}/capture/runs`, { headers: { authorization: 'Bearer unknown' } });
     expect(stranger.status).toBe(404);

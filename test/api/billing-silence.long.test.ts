@@ -6,7 +6,7 @@ import type { AddressInfo, Socket } from 'node:net';
 import { expect, it, onTestFinished } from 'vitest';
 import { ControlPlaneChild } from '../fixtures/control-plane.ts';
 
-it('a silent payment processor: its request is given up in time, and delays neither other requests nor the stop', async () => {
+it('a silent payment processor: a request that waits for it gets a 503, and delays neither other requests nor the stop', async () => {
   const silent: Socket[] = [];
   const processor = createServer((request) => void silent.push(request.socket));
   onTestFinished(() => {

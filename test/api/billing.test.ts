@@ -196,7 +196,7 @@ describe('a subscription', () => {
     expect((await api.call(payer.token, 'GET', '/billing/intervention-usage')).body.series).toBeUndefined();
   });
 
-  it('of an unknown customer changes nothing', async () => {
+  it('of an unknown organization is acknowledged but not handled, like an event of an unused type', async () => {
     expect(
       (await send(fullEvent('customer.subscription.updated', subscription('org_unknown')))).body,
     ).toEqual({
@@ -207,7 +207,7 @@ describe('a subscription', () => {
     expect((await send(fullEvent('charge.refunded', { id: 'ch_1' }))).body).toMatchObject({ handled: false });
   });
 
-  it('handles each event once, even if a hundred arrive at once or after a restart', {
+  it('handles each event once, even if a hundred copies arrive at once or a copy arrives after a kill', {
     tags: 'long',
   }, async () => {
     const payer = await newPerson();
@@ -228,8 +228,8 @@ describe('a subscription', () => {
   });
 });
 
-describe('a subscription without a known organization', () => {
-  it('counts as soon as any event names the organization', async () => {
+describe('a paid subscription', () => {
+  it('without an organization counts as soon as an event names its organization', async () => {
     const payer = await newPerson();
     const { org_id } = payer;
     // A subscription that was made by a payment link does not name an organization.
@@ -253,7 +253,7 @@ describe('a subscription without a known organization', () => {
     expect(await planOf(payer)).toMatchObject({ plan: 'free', status: 'canceled' });
   });
 
-  it('leaves the organization from which it was moved', async () => {
+  it('counts only for the organization to which it was moved last', async () => {
     const [first, second] = [await newPerson(), await newPerson()];
     const id = `sub_moved_${first.org_id}`;
     const of = (org_id: string) => subscription(org_id, { id, customer: 'cus_moving' });
@@ -296,7 +296,7 @@ describe('a thin event', () => {
     });
   const sendThin = (payload: string) => send(payload, { secret: THIN_SECRET, path: '/billing/webhook/thin' });
 
-  it('is looked up at the processor, and may be sent again while the processor is down', async () => {
+  it('is looked up at the processor, and gets a 503 while the processor is down, so that it is sent again', async () => {
     const payer = await newPerson();
     const { org_id } = payer;
     objects.set(`/v1/subscriptions/sub_${org_id}`, subscription(org_id));

@@ -100,7 +100,7 @@ it('a byte stream cuts the connection if the producer fails', async () => {
   expect(await sink.ended.promise).toBe('aborted');
 });
 
-it('one organization gets only a share of the byte streams', async () => {
+it('the byte streams of one organization and of all together are limited, also before they send anything', async () => {
   const ends = createDeferred<void>();
   const openOne = (owner: string) => {
     const sink = new TestSink();

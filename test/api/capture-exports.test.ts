@@ -7,7 +7,7 @@ import { createManualClock } from '../../src/std/clock.ts';
 type Handlers = ReturnType<typeof captureExportHandlers>;
 type Call<Name extends keyof Handlers> = Parameters<Handlers[Name]>[0];
 
-/** Handlers over a capture reader with prepared answers. It repeats the last one. */
+/** Makes handlers over a capture reader with prepared answers. The reader repeats its last answer. */
 function makeHandlers(answers: object[]) {
   const questions: CaptureQuestion[] = [];
   const ask = async (question: CaptureQuestion): Promise<CaptureAnswer> => {

@@ -12,7 +12,7 @@ it('every acknowledged write survives three kills', async () => {
   const keys = new Set<string>();
   const revoked = new Set<string>();
   let number = 0;
-  /** All pages of a list. The number of rows must equal the total. */
+  /** Reads all pages of a list, and checks that the number of rows equals the total in the header. */
   const readAll = async <Row>(path: string): Promise<Row[]> => {
     const rows: Row[] = [];
     for (;;) {

@@ -49,7 +49,7 @@ describe('a provider that publishes its keys', { tags: 'long' }, () => {
     await new Promise((resolve) => issuer.close(resolve));
   });
 
-  it('is asked again for an unknown key, and signs in the same user with each key', async () => {
+  it('is not asked for each token with an unknown key, and identifies the same user with each published key', async () => {
     const [first, second, stranger] = [await newKey('one'), await newKey('two'), await newKey('three')];
     const me = async (token: string) => api.call(token, 'GET', '/auth/me');
 

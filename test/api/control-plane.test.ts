@@ -37,7 +37,7 @@ describe('feedback', () => {
 });
 
 describe('a person', () => {
-  it('becomes one user with one organization, however often and from however many places it signs in', async () => {
+  it('becomes one user with one organization, even if twenty first requests arrive at once', async () => {
     const token = await signToken('newcomer');
     const answers = await Promise.all(Array.from({ length: 20 }, () => api.call(token, 'GET', '/auth/me')));
     expect(new Set(answers.map(({ text }) => text)).size).toBe(1);
@@ -147,7 +147,7 @@ describe('an invitation', () => {
     expect((await api.call(owner.token, 'DELETE', path)).body.status).toBe('revoked');
   });
 
-  it('to an unverified address is shown to no user', async () => {
+  it('is neither shown to nor accepted from a user whose address is not verified', async () => {
     const owner = await newPerson();
     const name = 'unproven';
     const invited = await api.call(owner.token, 'POST', `/organizations/${owner.org_id}/invite`, {
@@ -703,7 +703,7 @@ describe('every route', () => {
     }
   });
 
-  it('refuses undeclared fields', async () => {
+  it('ignores fields of a body that only the service may set', async () => {
     const { token, id: user } = await newPerson();
     const organization = await api.call(token, 'POST', '/organizations/', {
       name: 'Mine',

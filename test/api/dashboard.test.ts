@@ -55,7 +55,7 @@ describe('the dashboard', () => {
     }
   });
 
-  it('is compressed and small; its file names change with their content', async () => {
+  it('is compressed and small; a browser may keep only the files whose names contain a hash', async () => {
     let bytes = 0;
     for (const path of ['/', ...(await listLinks())]) {
       const plain = await get(path, 'identity');

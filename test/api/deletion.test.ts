@@ -16,16 +16,16 @@ interface Kind {
   /** Creates a thing with the project's key. @returns its id */
   make(name: string): Promise<string>;
   path(id: string): string;
-  /** The path where it can be read; null: only in a list. */
+  /** The path of a list that contains the thing; null if the thing is read at its own path. */
   list: string | null;
-  /** Another project of the organization may delete it, too. */
+  /** Whether a key of another project of the organization may delete the thing, too. */
   is_shared?: boolean;
 }
 
 interface Caller {
   credential: string;
   query: string;
-  /** 204: may delete it. 404: the thing seems not to exist. */
+  /** 204: the caller may delete the thing. 404: for the caller the thing does not exist. Others: refused. */
   status: 204 | 404 | 401 | 403 | 422;
 }
 

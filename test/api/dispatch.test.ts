@@ -175,7 +175,7 @@ describe('routes with parameters', () => {
     expect(reported).toEqual([failure]);
   });
 
-  it('answer any path', async () => {
+  it('answer any path with 200, 404 or 405', async () => {
     const reported: unknown[] = [];
     const ask = dispatcher(routes, reported);
     const odd = fc.constantFrom(

@@ -231,7 +231,7 @@ describe('evaluation', () => {
     [{ steps: [], task_profile: 'unknown' }, 'value_error', ['body', 'task_profile']],
     [{ steps: new Array(EVALUATE_STEPS_MAX + 1).fill({}) }, 'too_long', ['body', 'steps']],
     [{ run_id: '' }, 'string_too_short', ['body', 'run_id']],
-  ])('refuses %#', async (body, type, loc) => {
+  ])('refuses an invalid body, and says where its fault is: case %#', async (body, type, loc) => {
     const answer = await api.post(EVALUATE, body);
     expect(answer.status).toBe(422);
     expect(answer.body.detail[0]).toMatchObject({ type, loc });

@@ -188,7 +188,7 @@ describe('the events of the stream', () => {
 });
 
 describe('the headers of an answer', () => {
-  it('are those that the description declares', () => {
+  it('include each header that the description requires', () => {
     const { headers: described } = document.components as { headers: Record<string, { required: boolean }> };
     const found = operations();
     for (const { id, status, headers } of answers) {

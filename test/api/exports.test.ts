@@ -4,7 +4,7 @@ import { PAGE_LIMIT_MAX } from '../../src/contract/limits.ts';
 import { ApiChild, CHILD_KEY } from '../fixtures/api-child.ts';
 
 const api = new ApiChild({ VECTOR_STORE_URL: 'embedded:' });
-/** Two pages. */
+/** One run more than a page can have. */
 const RUNS = PAGE_LIMIT_MAX + 1;
 
 beforeAll(async () => {
@@ -51,7 +51,7 @@ it('patterns can be exported as JSON lines, and traces as Parquet', async () => 
   expect([parquet.slice(0, 4), parquet.slice(-4)]).toEqual(['PAR1', 'PAR1']);
 });
 
-it('an export that cannot be read is refused before the file begins', async () => {
+it('an export with an invalid format or query, or without a credential, is refused before the file begins', async () => {
   for (const query of ['format=xlsx', 'q=modle:x', 'q=%22'])
     expect((await download(`/v1/export/runs?${query}`)).response.status, query).toBe(422);
   const response = await fetch(`${api.url}/v1/export/runs`);

@@ -281,7 +281,7 @@ describe('findings', () => {
     expect(await api.ok('org', 'POST', '/v1/findings/c', body)).not.toEqual(first);
   });
 
-  it('outlive the process, and are found with the same results after each restart', async () => {
+  it('outlive the process, and are listed and recalled after a restart without new embeddings', async () => {
     const disk: MemoryTableDisk = new Map();
     let before: Body;
     {

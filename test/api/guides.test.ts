@@ -56,7 +56,7 @@ describe.each(names)('%s', (name) => {
   });
 });
 
-describe('a path that names no guide', () => {
+describe('a path under /docs/guides', () => {
   /** The path exactly as written; `fetch` would normalize it. */
   async function ask(path: string): Promise<number> {
     const { hostname, port } = new URL(api.url);
@@ -81,15 +81,15 @@ describe('a path that names no guide', () => {
     '/docs/guides//etc/passwd',
     '/docs/guides/__proto__',
     '/docs/guides/constructor',
-  ])('gets a 404: %s', async (path) => {
+  ])('gets a 404 if it names no guide: %s', async (path) => {
     expect(await ask(path)).toBe(404);
   });
 
-  it('is refused for other methods like any other page', async () => {
+  it('gets a 405 for another method than GET and HEAD', async () => {
     expect((await fetch(`${api.url}/docs/guides/gateway`, { method: 'POST' })).status).toBe(405);
   });
 
-  it('the guides are listed in the order of docs/README.md', async () => {
+  it('shows a list of all guides, with the tutorial first and the decisions last', async () => {
     const page = await (await fetch(`${api.url}/docs/guides/gateway`)).text();
     const list = page.slice(page.indexOf('<p>Guides</p>'));
     const listed = [...list.matchAll(/href="\/docs\/guides(?:\/([\w-]+))?"/g)].map(

@@ -64,7 +64,7 @@ async function read(): Promise<string> {
   return (await fetch(`${running.api_url}/metrics`)).text();
 }
 
-/** A series' value. */
+/** Reads the value of a series. The test fails if the text does not contain the series. */
 function seriesValue(text: string, series: string): number {
   const line = text.split('\n').find((candidate) => candidate.startsWith(`${series} `));
   expect(line, series).toBeDefined();

@@ -22,7 +22,7 @@ afterAll(async () => {
 });
 
 describe('patterns', () => {
-  it('become a text for the system prompt, within its tokens', async () => {
+  it('become a text for the system prompt of at most maxTokens tokens', async () => {
     const run = understudy.start({ task: 'unit tests of the date parser fail by one day' });
     const text = await run.patterns();
     expect(text).toContain(`1. Situation: ${SITUATION}`);

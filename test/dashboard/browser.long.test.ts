@@ -39,10 +39,10 @@ const SCREENS = [
   'settings',
   'feedback',
 ];
-/** One of the two captured models. */
+/** A price for one of the two captured models. The other model has no price. */
 const PRICES = '{"claude-demo-large": {"input": 3, "output": 15}}';
 const WIDTHS = [320, 390, 1_024, 1_280];
-/** The id of a run is sent in a header, so it is ASCII. */
+/** A run id that contains markup. The id is sent in a header, so it is ASCII. */
 const MARKED_RUN = 'run <img src=x onerror=alert(3)>';
 const POLL = { timeout: PATIENCE_MS };
 /** Markup, a long word, a mark that changes the text direction, right-to-left words and emoji. */
@@ -271,7 +271,7 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
     expect(visit.complaints).toEqual([]);
   });
 
-  it('shows content of people and agents as text, whatever it is', async () => {
+  it('shows markup in names, prompts, tool calls and answers as text', async () => {
     service.script = () => ({ text: PAYLOAD, thinking: PAYLOAD });
     await service.captureRun('run-with-payload', PAYLOAD);
     const project = (await service.call('POST', `/projects/?org_id=${service.org_id}`, {

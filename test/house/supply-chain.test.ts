@@ -47,8 +47,9 @@ function makeFolder(): string {
 }
 
 /**
- * Packages without a hash in the lock file, because the registry from which it was made has none for them. `npm run
- * pin` adds hashes from another registry. Then the entry here must be removed. Do not add entries.
+ * Packages without a hash in the lock file, because the registry from which the file was made has no hash for them.
+ * `npm run pin` adds hashes from another registry. A package that gets a hash must be removed from this list. Do not
+ * add a package.
  */
 const UNCHECKED = ['darwin-arm64', 'darwin-x64', 'linux-arm', 'linux-arm64', 'win32-x64'].flatMap((of) =>
   [18, 20, 22, 23].map((node) => `@uwsjs/${of}-${node}`),

@@ -35,7 +35,7 @@ import {
 /** The recordings also contain beta blocks. */
 type BetaBlock = Anthropic.Beta.BetaContentBlock;
 
-/** Recorded turns of a wire format that have an answer. */
+/** Yields the recorded turns of one wire format whose answer has status 200: only streamed, or only whole answers. */
 function* turns(shape: ApiShape, stream: boolean): Generator<{ recording: Recording; turn: ReadTurn }> {
   for (const file of RECORDED_LIBRARIES) {
     for (const recording of readRecordings(file)) {
@@ -72,7 +72,7 @@ const texts = (content: TurnBlock[], type: 'text' | 'thinking' | 'refusal'): str
 const PENDING = 'in the background';
 
 describe.skipIf(!haveRecordings)('the normal form of recorded traffic (../shared/recordings)', () => {
-  it('becomes an index entry for each exchange, and only an exchange with a broken request is undecodable', () => {
+  it('becomes an index entry for each exchange, and only one exchange, whose request is broken, is undecodable', () => {
     const counts = { turns: 0, others: 0, answered: 0, errors: 0, pending: 0 };
     const flagged: string[] = [];
     for (const file of RECORDED_LIBRARIES) {

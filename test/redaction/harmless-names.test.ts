@@ -90,7 +90,7 @@ const ALPHABETS = {
   url: 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_',
 };
 
-/** The same keys in every run: 15 in 100,000 keys of 20 characters look like a name (randomness.ts). */
+/** The seed is fixed, because 15 in 100,000 random keys of 20 characters look like a name (randomness.ts). */
 const random = createPrng(Number(process.env.SEED ?? 7));
 
 function draw(length: number, alphabet: keyof typeof ALPHABETS = 'mixed'): string {
@@ -98,7 +98,7 @@ function draw(length: number, alphabet: keyof typeof ALPHABETS = 'mixed'): strin
   return Array.from({ length }, () => chars[Math.floor(random.float() * chars.length)]).join('');
 }
 
-/** Formats as their providers document them. */
+/** Makes a random key in each format that a provider documents. */
 const FORMATS: Record<string, () => string> = {
   'OpenAI project': () => `sk-proj-${draw(74, 'url')}T3BlbkFJ${draw(74, 'url')}`,
   'OpenAI service account': () => `sk-svcacct-${draw(74, 'url')}T3BlbkFJ${draw(74, 'url')}`,
