@@ -54,7 +54,7 @@ function delayWrites(port: number, prng: Prng): void {
   });
 }
 
-/** A queue whose batches are read and released as the writer does it. */
+/** Makes a capture queue. Its writer reads and releases each batch, as the real writer does. */
 function startCapture(
   take: (exchange: CapturedExchange) => void,
   queueBytesMax: number = DEFAULTS.GW_MAX_QUEUE_BYTES,
@@ -81,8 +81,8 @@ function startCapture(
 const HOWS = ['ok', 'late', 'early', 'dies', 'stale'] as const;
 
 /**
- * The second argument ends some exchanges in the middle, including all of the longest ones, so that others reuse their
- * memory.
+ * Each row: a name, and GW_MAX_QUEUE_BYTES. The small limit ends the capture of some exchanges in the middle, including
+ * all of the longest ones, so that other exchanges reuse their memory.
  */
 const ROOMS: [string, number][] = [
   ['room for all', DEFAULTS.GW_MAX_QUEUE_BYTES],
@@ -206,7 +206,7 @@ it.each(ROOMS)('no client receives bytes of another client, with %s', async (_na
   expect([in_flight, queue_bytes]).toEqual([0, 0]);
 });
 
-it('a request that was answered before it was complete takes no memory', async () => {
+it('the rest of a request that was answered early is not captured, and the queue holds no bytes afterwards', async () => {
   const upstream = await startRawUpstream({
     onHead: async (connection, { start_line, raw }) => {
       // Waits until everything that was sent has passed the gateway.

@@ -11,7 +11,7 @@ import { makeFolder } from '../storage/folder.ts';
 
 const DEPLOY = fileURLToPath(new URL('../../deploy', import.meta.url));
 
-/** Every metric that the alerts use, with its labels. */
+/** Reads the expressions of the alerts, and the metrics with labels that the expressions contain. */
 function readAlerts(): { exprs: string[]; metrics: string[] } {
   const text = readFileSync(join(DEPLOY, 'alerts.yml'), 'utf8');
   const exprs = [...text.matchAll(/^ +expr: (.*)$/gm)].map(([, expr]) => expr!);

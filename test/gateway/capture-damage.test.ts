@@ -175,7 +175,7 @@ describe('a file damaged before the start', () => {
       }
     });
 
-  it('by truncation: the service sets it aside at once, and inspect says what is wrong with it', {
+  it('by truncation: the service sets it aside at once, and inspect refuses it with one line', {
     tags: 'long',
   }, async () => {
     copy();
@@ -199,7 +199,7 @@ describe('a file damaged before the start', () => {
     expect(inspected.stderr.trimEnd().split('\n')).toHaveLength(1);
   });
 
-  it('does not affect sealed files, attachments and raw files', { tags: 'long' }, async () => {
+  it('does not change sealed files, and ids continue', { tags: 'long' }, async () => {
     const first = await start();
     await capture(first, 'sealed', 3);
     await flush(first.url);
@@ -219,7 +219,9 @@ describe('a file damaged before the start', () => {
     expect(existsSync(join(folder, `${listAside()[0]}-lock`))).toBe(false);
   });
 
-  it('again and again: the number of restarts of the process is bounded', { tags: 'long' }, async () => {
+  it('that ends its process three times: it is set aside, and each restart waits twice as long as the one before', {
+    tags: 'long',
+  }, async () => {
     copy();
     await using started = await start();
     let pid = 0;

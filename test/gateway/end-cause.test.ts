@@ -87,7 +87,7 @@ for (const [at, [bytes, end_cause]] of upstreamFaults.entries())
     expect((await readOne(db)).record).toMatchObject({ end_cause });
   });
 
-it('the cause of an end is the upstream’s status, and null after a success', async () => {
+it('the cause of an end is the upstream’s status if the upstream answers with an error', async () => {
   upstream = await startRawUpstream((connection) =>
     connection.write(messageBytes('HTTP/1.1 529 Overloaded', [], Buffer.from('{"type":"error"}'))),
   );
@@ -96,7 +96,7 @@ it('the cause of an end is the upstream’s status, and null after a success', a
   expect((await readOne(db)).record.end_cause).toBe('upstream_status');
 });
 
-it('the cause of an end is an error when the client leaves during the answer', async () => {
+it('the cause of an end is the client that leaves during the answer, and the run counts an error', async () => {
   const begun = Promise.withResolvers<void>();
   upstream = await startRawUpstream({
     onRequest: async (connection) => {

@@ -166,7 +166,7 @@ const objectChunks: Side = {
   },
 };
 
-/** The same of Messages. */
+/** Messages streams whose arguments come as an object, as some compatible servers send them. */
 const objectDeltas: Side = {
   path: messages.path,
   ask: (order, turns) =>

@@ -25,7 +25,7 @@ let GOOD = '';
 let test = 0;
 const OWN = 'sk-ant-of-the-operator';
 
-/** A provider that knows one key, and has one page for everybody. */
+/** A provider that requires a known key on /v1/messages, and no key on other paths. */
 let upstream: Server;
 let asked: IncomingMessage[] = [];
 let goodKeys = new Set<string>();
@@ -240,7 +240,7 @@ describe('the memory of credentials', () => {
     expect(shown).not.toContain(OWN);
   });
 
-  it('hashes the same credential differently in each process', () => {
+  it('hashes the same credential differently in each instance', () => {
     const [first, second] = [new KnownCredentials([], clock), new KnownCredentials([], clock)];
     expect(first.digest(headers(GOOD))).toBe(first.digest(headers(GOOD)));
     expect(first.digest(headers(GOOD))).not.toBe(second.digest(headers(GOOD)));

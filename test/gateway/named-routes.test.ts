@@ -76,7 +76,7 @@ const HANDSHAKE = {
   'sec-websocket-version': '13',
 };
 
-/** Headers that a browser may send, but no client library. */
+/** Sends a request with any headers, also those that a browser may send but no client library. */
 function ask(path: string, method: string, headers: Record<string, string>): Promise<RawAnswer> {
   const all = {
     host: new URL(url).host,
@@ -159,7 +159,7 @@ describe('a prefix', () => {
       ['an agent', POST, {}, 200],
       ['an agent under a name of the network', POST, { host: 'understudy:8787' }, 200],
       ['a person who typed the address', 'GET', { 'sec-fetch-site': 'none' }, 200],
-    ])('answers %s (%s) as it should', async (_who, method, headers, status) => {
+    ])('refuses %s (%s) with 403, or forwards it', async (_who, method, headers, status) => {
       const before = reached;
       for (const path of ['/shared/v1/messages', '/shared', '/shared?x=/__gw/']) {
         const answer = await ask(path, method, headers);
@@ -169,7 +169,7 @@ describe('a prefix', () => {
       expect(reached - before).toBe(status === 200 ? 3 : 0);
     });
 
-    it('is not needed for a route without a credential', async () => {
+    it('refuses pages, but a prefix without a credential forwards them', async () => {
       const answer = await ask('/local/v1/messages', POST, {
         host: 'any.example',
         origin: 'https://a.example',

@@ -162,7 +162,7 @@ describe('an audited step', () => {
     expect(gateway!.counts().fallbacks.taken_over).toBe(before + 1);
   });
 
-  it('compares the bytes of the arguments, with every digit', async () => {
+  it('agrees only if the arguments have equal values, whatever the blanks between them', async () => {
     await start();
     const callOf = (input: string): string =>
       `{"id":"msg_u","type":"message","role":"assistant","model":"m","content":[{"type":"tool_use","id":"toolu_1","name":"look","input":${input}}],"stop_reason":"tool_use","stop_sequence":null,"usage":{"input_tokens":1,"output_tokens":1}}`;
@@ -232,7 +232,7 @@ describe('an upstream that changes silently', () => {
     expect((await stats()).fallbacks).toMatchObject({ suspended: 1 });
   });
 
-  it('is noticed also if the stored comparisons are damaged and start again', async () => {
+  it('is compared from the beginning if the file of comparisons is damaged', async () => {
     writeFileSync(join(folder, 'student-watch.json'), '{"format":');
     await start();
     says = 'served: this';

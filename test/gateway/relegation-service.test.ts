@@ -146,13 +146,17 @@ const SETTINGS = {
   metadata: { user_id: CLIENT_CANARY },
 };
 
-/** Sends a step of a run that the student has served so far, because its calls must have been made by this gateway. */
+/** Sends a step. @returns who served it, and the answer's parsed body */
 async function send(body: object, more: [string, string][] = []) {
   const result = await rawRequest(gateway.port, stepBytes(body, more));
   return { by: serverOf(result), body: JSON.parse(result.body.toString()) as Record<string, unknown> };
 }
 
-/** Continues a conversation up to the third message of CONVERSATION, with the ids that the gateway assigned. */
+/**
+ * Lets the student answer the first message of CONVERSATION, because it continues only runs whose calls it made.
+ * @param first the service's answer
+ * @returns all messages of CONVERSATION, with the call ids that the gateway assigned
+ */
 async function converse(first: (response: ServerResponse) => void): Promise<unknown[]> {
   answer = first;
   const opened = await send(stepBody([CONVERSATION[0]!], { system: SETTINGS.system }));
@@ -400,7 +404,9 @@ describe('a service that speaks chat-completions', () => {
     expect(JSON.stringify(asked)).not.toContain(CLIENT_CANARY);
   });
 
-  it('is not trusted either', { tags: 'long' }, async () => {
+  it('is replaced by the upstream if its answer is invalid, and is not asked for steps that its format cannot express', {
+    tags: 'long',
+  }, async () => {
     await open('chat_completions');
     const wrong = [
       chat({ content: 'half' }, 'length'),
@@ -553,7 +559,9 @@ describe.each(['messages', 'chat_completions'] as const)(
 );
 
 describe('a credential', () => {
-  it('of a client reaches neither the service nor the ledger nor the disk', { tags: 'long' }, async () => {
+  it('of a client reaches neither the service nor the stats, the log or the disk', {
+    tags: 'long',
+  }, async () => {
     await open('messages');
     answer = reply(message([{ type: 'text', text: 'fine' }]));
     const headers: [string, string][] = [

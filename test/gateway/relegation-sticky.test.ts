@@ -220,7 +220,7 @@ describe.each(['a-run', null])('a run (label: %s)', (run) => {
     expect(await talk.step('serve the end')).toBe('student');
   });
 
-  it('goes to the upstream after a step that the student could not read', async () => {
+  it('goes to the upstream after a step that the student could not read, if the run has a label', async () => {
     await open();
     const talk = new Talk(run);
     expect(await talk.step('call here')).toBe('student');
@@ -265,7 +265,7 @@ describe.each(['a-run', null])('a run (label: %s)', (run) => {
 });
 
 describe.each(['a-run', null])('a student that comes back (label: %s)', { tags: 'long' }, (run) => {
-  it('serves again after steps of the upstream, whatever the reason for them was', async () => {
+  it('serves again after a step that it declined, failed at or crashed at', async () => {
     await open({ sticky: false, timeout_ms: 30_000 });
     const talk = new Talk(run);
     expect(await talk.step('decline')).toBe('too_far');
@@ -336,7 +336,7 @@ describe('a labelled run', () => {
     expect(await other.step('serve this')).toBe('unknown_run');
   });
 
-  it('may have a label of any length', async () => {
+  it('may have a label of 20,000 characters', async () => {
     await open();
     const talk = new Talk('r'.repeat(20_000));
     expect(await talk.step('call here')).toBe('student');

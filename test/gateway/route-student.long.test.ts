@@ -136,7 +136,7 @@ it('the student does not serve agents of other routes or other paths by these go
   expect(deeper).not.toContain('student');
 });
 
-it('the student checks the client’s credential if it has one, and otherwise the route’s', async () => {
+it('the student checks the route’s credential if the route adds one, and otherwise the client’s', async () => {
   const body = new BasketRun(1_004).body();
   // The client's key is unknown to the first route. At the second route, the gateway sends the operator's key.
   expect(await ask('/blue', body, { 'x-api-key': 'a-stranger' })).toMatchObject({ by: 'upstream' });

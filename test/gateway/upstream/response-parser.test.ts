@@ -61,7 +61,7 @@ describe('an answer', () => {
     ['204', 'HTTP/1.1 204 No Content\r\n\r\n', '', true],
     ['304 with a length', 'HTTP/1.1 304 Not Modified\r\ncontent-length: 9\r\n\r\n', '', false],
     ['204 with chunks', 'HTTP/1.1 204 No Content\r\ntransfer-encoding: chunked\r\n\r\n', '', false],
-  ])('with %s', (_name, text, body, isKept) => {
+  ])('with %s is read whole', (_name, text, body, isKept) => {
     expect(parse(text)).toMatchObject({ outcome: 'whole', body, isKept, surplus: 0 });
   });
 
@@ -215,7 +215,7 @@ describe('a malformed answer', () => {
     ],
     ['line ends without end', '\r\n'.repeat(UPSTREAM_HEAD_BYTES)],
     ['trailers without end', chunked(`0\r\n${'x: a\r\n'.repeat(UPSTREAM_HEAD_BYTES / 6 + 1)}`)],
-  ])('%s, whole and in pieces', (_name, text) => {
+  ])('with %s is refused, whole and in pieces', (_name, text) => {
     expect(parse(text)).toMatchObject({ outcome: 'refused', isKept: expect.any(Boolean) });
     const size = text.length > 2_000 ? 499 : 1;
     const pieces: Buffer[] = [];
@@ -223,7 +223,7 @@ describe('a malformed answer', () => {
     expect(parseByUs(pieces)).toMatchObject({ outcome: 'refused' });
   });
 
-  it('is refused as soon as that is certain', () => {
+  it('is refused at the first byte that makes it malformed', () => {
     for (const beginning of ['SSH-2.0', 'H2', '<html', `HTTP/1.1 200 OK\n`, `${OK}x: y\n`, `${OK}\n`]) {
       expect(parse(beginning).outcome).toBe('refused');
     }
@@ -393,7 +393,7 @@ describe('compared with llhttp', () => {
     trailers,
   });
 
-  it('a series of answers is read in the same way', async () => {
+  it('a valid answer is read in the same way', async () => {
     await fc.assert(
       fc.asyncProperty(validAnswer, async (answer) => {
         const ours = parse(answer);
