@@ -122,7 +122,9 @@ export const WEBHOOKS = {
       200: { description: 'Received', schema: webhookOut },
       400: refusal('The signature is missing or invalid, or the body is not an event'),
       413: refusal('The body is larger than MAX_BODY_BYTES'),
-      503: refusal('Not configured, or the processor does not answer: send it again'),
+      503: refusal(
+        'Billing is not configured, the payment processor does not answer, or another copy of the event is being handled: send the event again',
+      ),
     },
   }),
   thinWebhook: endpoint({
@@ -137,7 +139,9 @@ export const WEBHOOKS = {
       200: { description: 'Received', schema: webhookOut },
       400: refusal('The signature is missing or invalid, or the body is not an event'),
       413: refusal('The body is larger than MAX_BODY_BYTES'),
-      503: refusal('Not configured, or the processor does not answer: send it again'),
+      503: refusal(
+        'Billing is not configured, the payment processor does not answer, or another copy of the event is being handled: send the event again',
+      ),
     },
   }),
 } as const;

@@ -275,13 +275,13 @@ const capturedRunPage = z
       })
       .nullable()
       .describe(
-        'Progress while exchanges are read and only the newest runs are listed; null: the list is complete',
+        'How far the reading of all exchanges is. Until it ends, the list has only the newest runs. null: it has ended',
       ),
     being_indexed: beingIndexed,
     gathered: gatheredCaptures
       .nullable()
       .describe(
-        'The gateways whose captures these are (`CAPTURE_READ_URL`); null: the captures were made on this machine',
+        'The bucket that the captures were read from, and its gateways; null: `CAPTURE_READ_URL` is not set, and this machine made the captures',
       ),
   })
   .meta({ id: 'CapturedRunPage' });

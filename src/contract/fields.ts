@@ -294,7 +294,10 @@ function readDecimal(given: unknown): unknown {
 const TRUE_WORDS: ReadonlySet<string> = new Set(['1', 'true', 't', 'yes', 'y', 'on']);
 const FALSE_WORDS: ReadonlySet<string> = new Set(['0', 'false', 'f', 'no', 'n', 'off']);
 
-/** true or false: also 1 and 0, and the words true, yes, on, t, y against false, no, off, f, n. */
+/**
+ * A flag. Besides true and false it accepts the numbers 1 and 0, and in any case the texts `1`, `true`, `t`, `yes`, `y` and
+ * `on` as true, and `0`, `false`, `f`, `no`, `n` and `off` as false.
+ */
 export function flag() {
   const schema = lax((given) => {
     const input = roundedNumber(given) ?? given;

@@ -27,15 +27,16 @@ const SMALL = { held: 0.005, demand: 0.05 };
 /** Tolerance for rounding errors in sums of fractions. */
 const ROUNDING = 1e-9;
 
-/** The part of a box about which nothing is known. @param boxes number of all boxes */
+/** The part of a key's rate that a box may use if the key's division has no entry for the box. @param boxes number of all boxes */
 export function reservedPart(boxes: number): number {
   return RESERVED / boxes;
 }
 
 /**
- * The demand as of this measurement.
- * @param before the demand as of the last measurement
- * @param now the demand measured since then
+ * Calculates a box's demand for a key after a measurement. Demand rises at once and falls slowly.
+ * @param before the demand after the last measurement
+ * @param now the requests that arrived since then, as a part of the key's rate
+ * @returns 0 … 1, and 0 instead of a demand below half of IDLE
  */
 export function followDemand(before: number, now: number): number {
   const demand = Math.min(1, Math.max(now, before * DECAY));
@@ -43,10 +44,14 @@ export function followDemand(before: number, now: number): number {
 }
 
 /**
- * What a box writes about a key.
- * @param known the key's division; null: its rate is divided equally
- * @param live the live boxes, including this one
- * @returns the division to write; null: from now on the rate is divided equally; undefined: nothing needs to be written
+ * Calculates the division of a key's rate that a box must write after it has measured its demand. The division has an
+ * entry for each live box. Only the entry of `box` is calculated; the others stay as they are, or are added without demand.
+ * @param known the division that is written now; null: none is written, and each box has an equal part
+ * @param box the name of the box that calls
+ * @param live the names of all live boxes, including `box`
+ * @param demand the demand of `box`, from `followDemand`
+ * @returns the division to write; null: remove the written division, because each box has an equal part from now on;
+ * undefined: leave what is written
  */
 export function divideRate(
   known: RateDivision | null,

@@ -72,10 +72,13 @@ interface ProcessState {
   memory_bytes: number;
 }
 
-/** Data removed by age. */
+/** Deletion of captures by age: what the capture process has deleted since it started, and its last pass. */
 export interface ExpiredCaptures {
+  /** Number of sealed files that were deleted. */
   files: number;
+  /** Number of exchanges in these files. */
   exchanges: number;
+  /** Number of attachments that were deleted because no remaining exchange uses them. */
   attachments: number;
   /** End of the last complete pass, in seconds since the epoch; 0 before the first. */
   passed_at_s: number;

@@ -244,7 +244,10 @@ function compileTexts<Run>(
   };
 }
 
-/** Remembers the result for a name, because many runs share their models, tools and agents. */
+/**
+ * Wraps a test of a name, and remembers the results for the first REMEMBERED_NAMES different names: many runs share their
+ * models, tools and agents.
+ */
 function rememberNames(matches: (name: string) => boolean): (name: string) => boolean {
   const known = new Map<string, boolean>();
   return (name) => {
@@ -256,7 +259,11 @@ function rememberNames(matches: (name: string) => boolean): (name: string) => bo
   };
 }
 
-/** Tests a name in lower case. `*` stands for any characters. */
+/**
+ * Compiles a name of a query into a test for names of runs.
+ * @returns a function that expects a name in lower case. It returns whether the name equals the query's text (`is` is
+ * `whole`) or contains it. `*` in the text stands for any number of any characters.
+ */
 function compileName({ text, is }: NameValue): (lower: string) => boolean {
   const wanted = text.toLowerCase();
   if (wanted.includes('*')) {
