@@ -141,8 +141,9 @@ async function placeFiles(
 }
 
 /**
- * @throws BackupError if a file exists at the path of a file of the backup, or if the next start would finish a change of
- *   the data key over the restored files
+ * Refuses a restore over existing files.
+ * @throws BackupError if a database, a file at the path of a file of the backup, or a plan exists. A plan would let the
+ *   next start finish a change of the data key over the restored files.
  */
 function refusePresent(manifest: BackupManifest, into: BackupSource): void {
   const places = [
@@ -152,24 +153,30 @@ function refusePresent(manifest: BackupManifest, into: BackupSource): void {
     ...manifest.files.map((file) => placeOf(file, into)),
   ];
   const present = places.find(isThere);
-  if (present !== undefined)
-    throw new BackupError(`${present} exists already; restore into an empty DATA_DIR`);
+  if (present !== undefined) throw new BackupError(describePresent(present));
 }
 
 /**
- * @param placed receives the copy, even if it is incomplete
- * @throws BackupError if a file exists there; it stays unchanged
+ * Copies a file to a path where no file exists.
+ * @param placed receives the path of the copy, even if the copy is incomplete
+ * @throws BackupError if a file exists at the path, which stays unchanged; a file system error
  */
 function copyNew(from: string, to: string, placed: string[]): void {
   try {
     copyFileSync(from, to, constants.COPYFILE_EXCL);
   } catch (thrown) {
-    if ((thrown as NodeJS.ErrnoException).code === 'EEXIST')
-      throw new BackupError(`${to} exists already; restore into an empty DATA_DIR`);
+    if ((thrown as NodeJS.ErrnoException).code === 'EEXIST') throw new BackupError(describePresent(to));
     placed.push(to);
     throw thrown;
   }
   placed.push(to);
+}
+
+function describePresent(path: string): string {
+  return (
+    `${path} exists already, and a restore replaces no files: choose a new DATA_DIR, ` +
+    'or another --db if the file belongs to the capture database'
+  );
 }
 
 const MAPPED: ReadonlySet<FileEntry['kind']> = new Set(['database', 'capture', 'sealed']);

@@ -175,7 +175,7 @@ describe('a backup', () => {
     await expect(restoreBackup(join(folder, 'copy'), target, quiet)).rejects.toThrow('not a backup');
     rmSync(join(folder, 'copy'), { recursive: true });
     await writeBackup(source, join(folder, 'copy'), quiet, NOW);
-    await expect(restoreBackup(join(folder, 'copy'), source, quiet)).rejects.toThrow('restore into an empty');
+    await expect(restoreBackup(join(folder, 'copy'), source, quiet)).rejects.toThrow('choose a new DATA_DIR');
   });
 
   it('is restored by only one of several simultaneous attempts', async () => {

@@ -186,7 +186,11 @@ export class FollowedFiles {
     }
   }
 
-  /** The moves of turns to another run that were caused by turns after the exchange `id`. @throws CaptureFileError */
+  /**
+   * Collects the moves of turns to another run that exchanges after `id` caused.
+   * @returns the moves, and `forgotten_to`: moves that exchanges up to this id caused may be missing. @throws
+   *   CaptureFileError
+   */
   movesAfter(id: number): RunMoves {
     const all: RunMoves = { moves: [], forgotten_to: 0 };
     for (const part of this.#parts) {

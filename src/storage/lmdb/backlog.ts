@@ -2,8 +2,8 @@
  * Acknowledges commits in a redo log and writes them to the database in batches: a transaction writes about ten pages
  * for one step, and hardly more for twenty steps. Any thread with actors.
  * A read on this thread sees every acknowledged row: if a pending record may affect the row, the read first writes the
- * pending records to the database. Other threads see the rows a few milliseconds later, so use this only for rows for
- * which that does not matter.
+ * pending records to the database. Other threads see the row after a few milliseconds, or after a second or more if the
+ * database cannot be written. So use this only for rows for which that delay does not matter.
  */
 import { openDataKey } from '../../std/data-key.ts';
 import { RedoLog } from '../redo-log.ts';
@@ -15,7 +15,8 @@ import type { WriteTurn } from './write-turn.ts';
 /**
  * Limits of the redo log, which holds acknowledged commits until they are in the database: its size, the delay before
  * its records are written to the database, and the delay before a retry after an error. While another thread writes,
- * this one waits `yield_ms` up to `yields_max` times. Records that are in the database are overwritten after `wipe_ms`.
+ * the log's thread waits `yield_ms` up to `yields_max` times. Records that are in the database are overwritten in the
+ * log after `wipe_ms`.
  */
 export const REDO_LOG = {
   bytes: 1 << 20,
@@ -78,7 +79,7 @@ export class Backlog implements Promises {
       const taken = readTaken(environment, identity);
       this.#log.skipTo(taken ?? 0);
       // A log that the database does not know, or whose numbers do not continue, belongs to another state of the
-      // database.
+      // database. Its records are not applied.
       if (taken === null) environment.transactNow(() => writeTaken(environment, identity, this.#log.last));
       else if (found.length > 0 && found[0]!.number <= taken + 1 && this.#log.last > taken) {
         const left = found.filter(({ number }) => number > taken);
@@ -92,8 +93,9 @@ export class Backlog implements Promises {
   }
 
   /**
-   * Acknowledges the changes in the log.
-   * @returns false if they do not fit into the log
+   * Appends the changes to the log, which acknowledges them. Writes the pending changes to the database first if the
+   * log is full.
+   * @returns false if the changes do not fit even into an empty log; then they are not acknowledged
    * @throws a file system or database error; then they are not acknowledged
    */
   promise(changes: readonly Change[]): boolean {
@@ -144,7 +146,10 @@ export class Backlog implements Promises {
     this.#log.beginAgain();
   }
 
-  /** Closes the log. Records that cannot be written to the database now stay in the log for the next process. */
+  /**
+   * Writes the pending changes to the database and closes the log.
+   * @throws a database error; the log is closed then, too, and keeps the changes for the next process
+   */
   close(): void {
     if (this.#isClosed) return;
     this.#isClosed = true;

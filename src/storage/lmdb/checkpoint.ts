@@ -55,7 +55,7 @@ interface HeldRead {
 
 /** The content of a slot. */
 interface CheckpointSlot {
-  /** Sequence number of the checkpoint. The slot with the higher number is valid. */
+  /** Sequence number of the checkpoint. Of two undamaged slots, the one with the higher number counts. */
   number: number;
   inode: bigint;
   boot_id: string;
@@ -94,7 +94,11 @@ export function encodeSlot({ number, inode, boot_id, head }: CheckpointSlot): Bu
   return slot;
 }
 
-/** The newer of the two slots; null if both are damaged. */
+/**
+ * Reads a database file's checkpoint.
+ * @returns the newer of the two slots; null if there is no checkpoint, or both slots are damaged
+ * @throws a file system error
+ */
 export function readCheckpoint(path: string): CheckpointSlot | null {
   let bytes: Buffer;
   try {
@@ -123,8 +127,8 @@ function decodeSlot(slot: Buffer): CheckpointSlot | null {
 }
 
 /**
- * Whether the machine has restarted since the file's last checkpoint, and the file was written after that checkpoint.
- * Nothing can be read safely from the file until the checkpoint is restored.
+ * Whether the machine has restarted since the file's last checkpoint, and the file has another head than the checkpoint
+ * or no readable head. If so, nothing can be read safely from the file until the checkpoint is restored.
  */
 export function needsRestore(path: string, bootId = readBootId()): boolean {
   const slot = findStale(path, bootId);
@@ -139,7 +143,7 @@ export function needsRestore(path: string, bootId = readBootId()): boolean {
   }
 }
 
-/** The file's checkpoint if it was made before the last restart of the machine; otherwise null. */
+/** The checkpoint of the file at the path if it was made before the last restart of the machine; otherwise null. */
 function findStale(path: string, bootId: string): CheckpointSlot | null {
   const slot = existsSync(path) ? readCheckpoint(path) : null;
   if (slot === null || bootId === '' || slot.boot_id === '' || slot.boot_id === bootId) return null;
@@ -227,9 +231,10 @@ export class Checkpoints {
   }
 
   /**
-   * Waits for a running checkpoint, then makes one of everything committed, unless the last one already covers it.
-   * @throws a file system error. After a failed sync of the file, no checkpoint is possible, and every later
-   *   call throws
+   * Waits for a running checkpoint. Then makes a checkpoint of everything committed, unless the last checkpoint already
+   * covers it.
+   * @throws a file system error; Error after `close`. After a failed sync of the file, no checkpoint is possible, and
+   *   every later call throws.
    */
   write(): Promise<void> {
     const written = this.#writing.then(() => this.#write());

@@ -53,7 +53,7 @@ export class Environment {
   /** Null after close, and while the file is reopened after a failure. */
   #root: RootDatabase<Buffer, Buffer> | null = null;
   readonly #named = new Map<string, BinaryDatabase>();
-  /** Databases opened within the current transaction. LMDB closes their handles if the transaction fails. */
+  /** Databases opened since the last transaction began. LMDB closes their handles if the transaction fails. */
   #openedWithin: string[] = [];
   readonly #key: DataKey | null;
   readonly #isClaimed: boolean;
@@ -68,7 +68,8 @@ export class Environment {
   #checkpoints: Checkpoints | null = null;
 
   /**
-   * Opens the file for this thread, or shares the open one. Creates the file and its folder if missing.
+   * Opens the file for this thread; creates the file and its folder if missing. If this thread has the file open
+   * already, shares it as it was opened, whatever the other arguments say.
    * @param key encrypts its values; null: no encryption
    * @param isClaimed whether this process has the claim on the file (writer-claim.ts), so that no other process
    * replaces it
@@ -101,7 +102,8 @@ export class Environment {
   }
 
   /**
-   * @throws Error if it is not open and cannot be opened
+   * The open file. Opens the file again if it was closed after a failure.
+   * @throws Error after `close`, or if the file cannot be opened
    */
   get root(): RootDatabase<Buffer, Buffer> {
     // The file may have been closed after a failure. A read reopens it at once, because reading needs no disk space.
@@ -200,7 +202,13 @@ export class Environment {
     return this.durability === 'process' && this.#reopening === null && this.#root !== null;
   }
 
-  /** Like {@link transact}, but synchronous. */
+  /**
+   * Runs one write transaction and waits for it. Unlike {@link transact}, it does not write pending commits first, and
+   * does not check whether the file was replaced. Call it only if {@link isImmediate}, or if the wait for a sync does
+   * not matter.
+   * @param work synchronous and fast; if it throws, nothing is written
+   * @returns the result of `work`
+   */
   transactNow<Value>(work: () => Value): Value {
     refuseWithoutRoom(this.path, 0);
     const { root } = this;

@@ -54,8 +54,8 @@ export interface FileHead extends TreeRoots {
 /**
  * Checks a file's two heads before LMDB maps it. Reading a page past the end of a truncated file would crash the
  * process with a bus error.
- * @returns the number of its last transaction
- * @throws {FileHeadError}
+ * @returns the number of the file's last transaction
+ * @throws {FileHeadError} if the file is missing or cut off, cannot be read, or is not a database
  */
 export function checkFileHead(path: string): number {
   let file: number;
@@ -91,9 +91,10 @@ function readNewestHead(file: number, path: string): FileHead {
 }
 
 /**
- * Reads both heads of a file. Commits write them alternately. @returns the newer one first
+ * Reads both heads of a file. Commits write them alternately.
  * @param file open for reading
- * @throws {FileHeadError} if a head is missing; a file system error
+ * @returns both heads, the newer one first
+ * @throws {FileHeadError} if a head is missing or not one of LMDB; a file system error
  */
 export function readHeads(file: number, path: string): [FileHead, FileHead] {
   const bytes = Buffer.alloc(META_BYTES);
@@ -137,7 +138,8 @@ export function readRoots({ page_size, bytes }: HeadCopy): TreeRoots {
  * Copies the newer of a file's two heads.
  * @param file open for reading; other processes may write to it
  * @returns the copy and its transaction
- * @throws a file system error, or if both heads are damaged
+ * @throws {FileHeadError} if a head is missing or not one of LMDB; Error if the head changed during every attempt; a
+ *   file system error
  */
 export function copyNewestHead(file: number): HeadCopy & { txn: number } {
   for (let tries = 0; tries < HEAD_TRIES; tries++) {
@@ -161,9 +163,9 @@ function readBytes(file: number, at: number): Buffer {
 const ROOM_BYTES = 16_384;
 
 /**
- * Checks whether the disk has space for a new database and its lock file. Without enough space, LMDB crashes the
- * process with SIGSEGV or SIGBUS.
- * @throws Error with the system's code (ENOSPC, EACCES, …)
+ * Checks whether the disk has space for a new database and its lock file, unless the lock file exists already. Without
+ * enough space, LMDB crashes the process with SIGSEGV or SIGBUS.
+ * @throws Error whose message contains the reason, and whose cause is the file system error
  */
 export function checkRoom(path: string): void {
   const locks = statSync(`${path}-lock`, { throwIfNoEntry: false });

@@ -2,7 +2,8 @@
  * Replaces a database file safely while a command may have it open. A command such as `understudy keys` writes rows
  * without a claim on DATA_DIR (writer-claim.ts). Without these checks, a row that it writes to the old file during a
  * replacement would be lost.
- *   - A replacement first creates a marker: the new file under its draft name, or a plan (plan-file.ts). Then it waits for the running write transaction, copies the rows, and renames the new file.
+ *   - A replacement first creates a marker: the new file under its draft name, or a plan (plan-file.ts). Then it waits
+ *     for the running write transaction, copies the rows, and renames the new file.
  *   - A command checks in each write transaction that there is no marker and that its open file is still the one at
  *     the path. LMDB allows one writer at a time, so a commit either precedes the copy, or finds the marker or the
  *     new file.

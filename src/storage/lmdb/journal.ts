@@ -53,7 +53,8 @@ export class LmdbJournal implements JournalStore {
    * @param promises options of the redo log, for durability `process` only, because a redo log promises no more than
    * that
    * @param key encrypts its values and the redo log; null: no encryption
-   * @throws if a file cannot be opened, or does not match the key
+   * @throws Error if a file cannot be opened, or does not match the key; TypeError if `promises` is given for another
+   *   durability than `process`
    */
   constructor(
     path: string,
@@ -78,7 +79,10 @@ export class LmdbJournal implements JournalStore {
   }
 
   /**
-   * @throws {DamagedHistoryError} if events are missing; Error if the database is not open
+   * Reads an actor's snapshot, and the events after the snapshot. Writes the pending commits to the database first if
+   * one of them may belong to the actor.
+   * @throws {DamagedHistoryError} if events are missing or the snapshot is cut off; Error if the journal is closed; a
+   *   database error
    */
   load(kind: string, key: string): StoredActor {
     if (this.#closed) throw new Error('the journal is closed');
@@ -154,7 +158,8 @@ export class LmdbJournal implements JournalStore {
   }
 
   /**
-   * @returns false if the commit must go directly to the database
+   * Acknowledges the commit in the redo log, if the log may and can take it.
+   * @returns false if the commit must be written directly to the database
    */
   #promise(writes: readonly JournalWrite[], changes: readonly Change[]): boolean {
     if (this.#backlog === null) return false;
@@ -164,7 +169,8 @@ export class LmdbJournal implements JournalStore {
   }
 
   /**
-   * @returns the function to call inside a transaction
+   * Merges the changes.
+   * @returns a function that applies them. Call it inside a write transaction.
    */
   #prepare(encoded: readonly Change[]): () => void {
     const changes = mergeCounts(dropSuperseded(encoded));
@@ -233,7 +239,7 @@ export function encodeWrites(writes: readonly JournalWrite[]): Change[] {
   return changes;
 }
 
-/** Removes the events that a later snapshot, or the end of their actor's history, makes superfluous. */
+/** Drops the writes of events that a later write in the same list removes: a snapshot, or the end of the history. */
 function dropSuperseded(changes: readonly Change[]): readonly Change[] {
   if (!changes.some(({ op, database }) => op === 'clear' && database === JOURNAL)) return changes;
   /** For each address: the number after the last superfluous event. */

@@ -17,7 +17,8 @@ import { LmdbTables } from './tables.ts';
 import { LmdbView } from './view.ts';
 
 /**
- * If the view is older than this, the shared database counts as unreachable. An idle box polls it four times a second.
+ * If the view is older than this, the shared database counts as unreachable. Even an idle box polls the database four
+ * times a second.
  */
 const AWAY_MS = 2_000;
 
@@ -28,16 +29,17 @@ export interface DatabasePaths {
   /** The key that encrypts them. Secret; null: no encryption. */
   data_key: Uint8Array | null;
   /**
-   * If given, both paths are those of a view of rows that several boxes share, and rows are written through this seat.
-   * If omitted, both are databases.
+   * The connection to the store thread on a box that shares its rows. If it is given, both paths are the path of the
+   * view, and rows are written through the seat. If it is omitted, the files at the paths are read and written
+   * directly.
    */
   seat?: StoreSeat;
 }
 
 /**
- * The tables of the main database for this thread.
+ * Opens the tables of the main database for this thread.
  * @param onChanged called with the rows of patterns and findings that other boxes changed; null: any rows may have
- * changed
+ *   changed. Never called on a box that does not share its rows.
  * @throws Error if a file cannot be opened
  */
 export function openMainTables(
@@ -56,7 +58,7 @@ export function openMainTables(
   });
 }
 
-/** The journal of the main database for this thread. @throws Error if a file cannot be opened */
+/** Opens the journal of the main database for this thread. @throws Error if a file cannot be opened */
 export function openMainJournal({ main, data_key, seat }: DatabasePaths): JournalStore {
   if (seat === undefined) return new LmdbJournal(main, 'disk', null, data_key);
   const view = LmdbView.attach(main, seat.identity, data_key);
@@ -72,7 +74,7 @@ export function openMainJournal({ main, data_key, seat }: DatabasePaths): Journa
   });
 }
 
-/** Reads of runs and of usage for a box that shares them. */
+/** Opens the connection through which a box that shares its rows reads runs and usage from the shared database. */
 export function openRunReads(seat: StoreSeat): RunReads {
   const state = new SeatState(seat.state);
   return new SharedRunReads(new RunsClient(seat), () => state.stale_ms > AWAY_MS);

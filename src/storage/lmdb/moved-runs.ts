@@ -29,7 +29,7 @@ export class MovedRuns {
     this.#tables = new LmdbTables(path, 'process', key);
   }
 
-  /** All rows in portions. */
+  /** Yields the rows in portions: first those of the file, then the totals of running runs. */
   *read(): Iterable<StoredRow[]> {
     yield* this.#file.read();
     yield* listTotals(this.#tables);
@@ -41,7 +41,7 @@ export class MovedRuns {
   }
 }
 
-/** The totals of all running runs with steps, in portions. */
+/** Yields the totals of all running runs with steps, in portions. */
 function* listTotals(tables: Pick<Tables, 'get' | 'range' | 'snapshot'>): Iterable<StoredRow[]> {
   let portion: StoredRow[] = [];
   for (const { value: run } of tables.range<RunRow>(RUNS, { prefix: [] })) {

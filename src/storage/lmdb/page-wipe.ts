@@ -73,7 +73,7 @@ export class PageWipe {
   #ranges: Range[] = [];
   #rangeBytes = 0;
   #sliceEnd = 0;
-  /** Bytes that were overwritten. */
+  /** Number of bytes that all passes of this object have overwritten. */
   wiped_bytes = 0;
 
   /**
@@ -217,7 +217,10 @@ export class PageWipe {
     this.#rangeBytes = 0;
   }
 
-  /** Runs the work while it holds the writer's lock, if nothing was committed and no earlier snapshot is open. */
+  /**
+   * Runs the work while it holds the writer's lock.
+   * @throws PassEnd without running the work, if there was a commit since the pass began or an earlier snapshot is open
+   */
   async #transact(work: () => void): Promise<void> {
     const done = this.#root.childTransaction((): WipeOutcome | null => {
       if (!this.#isUnchanged()) return 'written';

@@ -22,7 +22,11 @@ export class RowFile {
     this.#environment = Environment.open(path, 'process', key);
   }
 
-  /** All rows that `isMeant` selects, in portions, table by table, in the order of the keys. */
+  /**
+   * Yields the rows of the journal, of the snapshots and of all tables, in portions, table by table, in the order of
+   * the keys.
+   * @param isMeant selects rows; omitted: all rows
+   */
   *read(isMeant: (row: StoredRow) => boolean = () => true): Iterable<StoredRow[]> {
     const tables = listTables(this.#environment.root).filter(
       (name) => name === JOURNAL || name === SNAPSHOTS || name.startsWith(TABLE_PREFIX),
@@ -44,7 +48,7 @@ export class RowFile {
     if (portion.length > 0) yield portion;
   }
 
-  /** Writes rows. The caller syncs the file when it is closed. */
+  /** Writes rows; skips those without a value. The caller syncs the file after `close`. */
   write(rows: readonly StoredRow[]): void {
     this.#environment.transactNow(() => {
       for (const { table, key, value } of rows)

@@ -1,9 +1,10 @@
 /**
- * A table of an LMDB file with encrypted values and plain keys. LMDB's own encryption is not sufficient: it encrypts
- * each version of a page with the same keystream, in every file with the same key, and detects no changes. Any thread.
- * The table `sealing` identifies the file's key and the file, so that values of one file cannot be decrypted in
- * another. In a file without a key, it may say that the values have checksums, because LMDB itself does not detect
- * changed bits.
+ * Tables of an LMDB file whose values are encrypted, or have checksums if there is no data key. Row keys are plain.
+ * LMDB's own encryption is not sufficient: it encrypts each version of a page with the same keystream, in every file
+ * with the same data key, and detects no changes. Any thread.
+ * The table `sealing` of a file identifies the data key and the file, so that values of one file cannot be decrypted in
+ * another. In a file without a data key, the table says that the values have checksums, because LMDB does not detect
+ * changed bits. Files of earlier versions may have neither.
  */
 import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
@@ -60,7 +61,7 @@ function checksumOf(table: string, key: Key, value: Uint8Array): number {
   return crc32(value, crc32(place, crc32(table)));
 }
 
-/** The codec of one file. */
+/** Encrypts and decrypts the values of one file. */
 export class FileSealing implements ValueCodec {
   readonly key: DataKey;
   readonly sealer: Sealer;
@@ -86,7 +87,8 @@ export class FileSealing implements ValueCodec {
   }
 
   /**
-   * @param room bytes that are left free before the result
+   * Encrypts a value for its row.
+   * @param room number of bytes that are left free before the encrypted value
    */
   seal(table: string, key: Key, plain: Uint8Array, room = 0): Buffer {
     return this.sealer.seal(plain, this.placeOf(table, key), room);
@@ -191,8 +193,8 @@ const OPTIONS = { name: SEALING, encoding: 'binary', keyEncoding: 'binary', cach
 type AnyRoot = RootDatabase<Buffer, any>;
 
 /**
- * Checks whether the file matches the key. A new file is marked with the key.
- * @returns null for a file that is not encrypted, if there is no key
+ * Checks whether the file matches the key. Records the key in an empty file.
+ * @returns the codec of an encrypted file; null if the file is not encrypted and there is no key
  * @throws DataKeyError with one line if they do not match
  */
 export function checkSealing(root: AnyRoot, path: string, key: DataKey | null): FileSealing | null {
@@ -226,7 +228,7 @@ export function checkSealing(root: AnyRoot, path: string, key: DataKey | null): 
   );
 }
 
-/** Identifies the key of a file; null: it is not encrypted. */
+/** Reads the id of the data key that encrypts a file; null if the file is not encrypted. */
 export function readKeyId(root: AnyRoot): string | null {
   const record = findTable(root)?.get(RECORD);
   return record === undefined ? null : record.toString('hex', 0, record.length - IDENTITY_BYTES);
@@ -244,8 +246,8 @@ export function openCodec(root: AnyRoot, path: string, key: DataKey | null): Val
 }
 
 /**
- * Gives an empty file the identity of another file, so that values encrypted for the other file can be decrypted in it,
- * too.
+ * Gives an empty file the identity of another file, so that values encrypted for the other file can be decrypted in the
+ * new one, too. Does nothing if the other file is not encrypted.
  */
 export function copySealing(from: AnyRoot, to: AnyRoot): void {
   const record = findTable(from)?.get(RECORD);

@@ -23,10 +23,11 @@ const BATCH_BYTES = 16 << 20;
 type Root = RootDatabase<Buffer, Buffer>;
 
 /**
- * Creates a file that is missing or empty, and adds checksums to the values of an earlier version's file.
+ * Creates a file that is missing or empty. If there is no data key, adds checksums to the values of an earlier
+ * version's file. Leaves every other file as it is, and does not check its key if a data key is given.
  * @param dataKey encrypts the values; null: they have checksums
- * @returns whether the file was rewritten with checksums
- * @throws a file system or LMDB error; DataKeyError if file and key do not match
+ * @returns whether an existing file was rewritten with checksums
+ * @throws a file system or LMDB error; DataKeyError if the file is encrypted and there is no data key
  */
 export async function prepareStoreFile(path: string, dataKey: Uint8Array | null): Promise<boolean> {
   // A killed process may have left a draft, with content that was deleted later.
@@ -62,8 +63,9 @@ export async function hasDeletions(path: string): Promise<boolean> {
 
 /**
  * Replaces a file by a copy with the same stored values, encrypted or not, but without free pages and deleted content.
- * If it is interrupted, either the old file or the new one is complete. No thread may have the file open.
- * @throws a file system or LMDB error; then the file is unchanged
+ * No thread may have the file open.
+ * @throws a file system or LMDB error. After an error or an interruption, the path has either the old file or the new
+ *   one, and all rows.
  */
 export async function compactStoreFile(path: string): Promise<Compacted> {
   const before_bytes = statSync(path).size;
@@ -114,7 +116,8 @@ async function lacksChecksums(path: string, dataKey: Uint8Array | null): Promise
 }
 
 /**
- * @param codec encodes the values; null: they are copied unchanged, and the file keeps its identity
+ * Copies the rows of all tables except the deletion mark into an empty file.
+ * @param codec encodes the values; null: they are copied unchanged, and the copy has the identity of the source
  */
 async function copyRows(path: string, target: Root, codec: ValueCodec | null): Promise<void> {
   const source = openRoot(path, true);

@@ -71,7 +71,7 @@ export function findRedoLogs({ runs }: DatabasePaths): string[] {
 }
 
 /**
- * Opens both databases for this thread; creates missing ones.
+ * Opens both databases for this thread; creates missing ones. On a box that shares its rows, opens the view instead.
  * @throws Error if a file cannot be opened
  */
 export function openStores(paths: DatabasePaths): TableStores {

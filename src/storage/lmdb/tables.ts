@@ -90,6 +90,7 @@ export class LmdbTables implements Tables {
 }
 
 /**
+ * Encodes the write of a row.
  * @throws RangeError for an invalid key, TypeError for a value that cannot be stored
  */
 export function encodeRow(write: RowWrite): Change {

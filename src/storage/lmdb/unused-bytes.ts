@@ -3,11 +3,12 @@
  * pages in use, and the bytes after a long value on its last page. LMDB leaves removed content there. Unlike
  * page-wipe.ts, it also works while exchanges are stored, because the caller can pause its own writes for a moment.
  *   1. hold a snapshot, so that LMDB does not reuse its pages, and write zeros over the unused bytes of these pages
- *   2. stop the writes for some milliseconds, and write zeros over pages that neither that snapshot nor a later commit uses
+ *   2. stop the writes for some milliseconds, and write zeros over pages that neither that snapshot nor a later commit
+ *     uses
  *   3. sync the file
  * Before that, the caller must make sure that both heads of the file and its checkpoint belong to commits after the
  * removal. It must then reopen the file, because LMDB fills the free space of new pages with the former content of its
- * buffers. The work waits until no reader has an earlier snapshot open.
+ * buffers. Step 2 waits up to a minute until no reader has an earlier snapshot open.
  * Memory: one byte for each page of the file. Capture process, command line.
  */
 import { closeSync, constants, fdatasyncSync, fstatSync, openSync, readSync, writeSync } from 'node:fs';
@@ -39,7 +40,9 @@ class EarlierReaderError extends Error {
 }
 
 /**
+ * Overwrites the unused bytes of a file.
  * @param path of a file that this process has open for writing
+ * @param hold stops the writes while the given work runs
  * @throws EarlierReaderError; DamagedTreeError; a file system or LMDB error. The call can be repeated.
  */
 export async function wipeUnusedBytes(path: string, hold: Hold): Promise<void> {

@@ -36,7 +36,7 @@ export interface TreeRoots {
 interface UsedPages {
   first: number;
   count: number;
-  /** Offset of the unused bytes, from the start of the first page. */
+  /** Where the unused bytes begin and end: offsets from the start of the first page. */
   unused_from: number;
   unused_to: number;
   /** The page of a tree, until the next one is read; null for a long value, which is not read. */
@@ -49,6 +49,7 @@ export class DamagedTreeError extends Error {
 }
 
 /**
+ * Checks whether the file contains every page that the trees of a head use.
  * @param file open for reading
  * @returns false if a tree uses a page beyond the file's end, or is damaged
  */
@@ -63,7 +64,8 @@ export function holdsAllUsedPages(file: number, head: TreeRoots): boolean {
 }
 
 /**
- * All pages that the trees of a head use, read one at a time as the caller iterates.
+ * Yields the pages that the trees of a head use. Reads the pages one at a time as the caller iterates; does not read
+ * the pages of long values.
  * @param file open for reading; no transaction may reuse a page of these trees meanwhile
  * @param enters called before a page of a tree is read: false skips the page and the pages below it
  * @throws DamagedTreeError; a file system error

@@ -34,7 +34,10 @@ export class ViewLoad {
     ViewLoad.discard(environment);
   }
 
-  /** Removes the differences of an interrupted load. */
+  /**
+   * Removes the stored differences of a load that has ended or was interrupted, and marks the file, because the
+   * differences may contain deleted rows.
+   */
   static discard(environment: Environment): void {
     if (!listTables(environment.root).includes(LOADING)) return;
     const pieces = environment.named(LOADING);
@@ -64,7 +67,7 @@ export class ViewLoad {
   /**
    * Applies all differences.
    * @param own databases that are not loaded
-   * @param show called at the end of the transaction
+   * @param show called at the end of the transaction that applies the differences
    * @throws a database error
    */
   end(own: ReadonlySet<string>, show: () => void): void {

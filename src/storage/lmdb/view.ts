@@ -1,6 +1,7 @@
 /**
  * Implements a view of the shared rows (../shared/view.ts) with an LMDB file. The rows are in the same databases as on
- * a box that does not share rows, so the same code reads both. The database `view` has the mark: how far the view is.
+ * a box that does not share rows, so the same code reads both. The database `view` has the mark: up to which change of
+ * the shared database the view has the rows.
  * Commits to the file survive the end of the process. After a power failure the file may be damaged, so it is deleted.
  * Any thread; one thread applies changes.
  */
@@ -48,7 +49,7 @@ export class LmdbView implements View {
   readonly #identity: string;
   #mark: Mark | null;
   #history: string;
-  /** The load in progress, if the view has useful rows; null: rows are loaded directly into the view. */
+  /** The load in progress; null: there is none, or it writes rows directly into the view, which had no useful rows. */
   #load: ViewLoad | null = null;
 
   /**
@@ -162,7 +163,7 @@ export class LmdbView implements View {
     return [...this.#environment.named(table).getKeys({ limit: 1 })].length > 0;
   }
 
-  /** Removes everything. */
+  /** Removes the rows of all shared tables, and the mark of the view if there were such rows. */
   #clear(): void {
     const tables = listTables(this.#environment.root).filter((name) => !OWN.has(name) && this.#hasRows(name));
     // A new file contains no deleted content, so it needs no mark.
@@ -275,7 +276,7 @@ class Recorder implements TableTransaction {
     this.#noteWrite(row);
   }
 
-  /** Checks that an event follows the last stored one. */
+  /** Checks that an event follows the last stored one. @throws StaleActorError */
   #checkNext({ kind, key, seq }: Extract<JournalWrite, { type: 'event' }>): void {
     const last = this.#snapshotNumber(kind, key);
     const isNext =
@@ -285,7 +286,7 @@ class Recorder implements TableTransaction {
       throw new StaleActorError(kind);
   }
 
-  /** Checks that a snapshot belongs to the last stored event. */
+  /** Checks that a snapshot belongs to the last stored event. @throws StaleActorError */
   #checkLast({ kind, key, seq }: Extract<JournalWrite, { type: 'snapshot' }>): void {
     const hasLast =
       this.#snapshotNumber(kind, key) === seq || this.#read(JOURNAL, encodeKey(kind, key, seq)) !== undefined;
@@ -299,7 +300,10 @@ class Recorder implements TableTransaction {
     return stored === undefined ? 0 : decodeSnapshot(stored).seq;
   }
 
-  /** Removes the first keys of a range. The result depends on the keys in the range, so the range counts as read. */
+  /**
+   * Removes the keys of a range, at most the first `limit` of them. The result depends on the keys in the range, so the
+   * range counts as read.
+   */
   #remove(table: string, start: Buffer, end: Buffer, limit: number): void {
     const bound = Number.isFinite(limit) ? { limit } : {};
     const keys = [...this.#environment.named(table).getKeys({ start, end, ...bound })];
@@ -332,7 +336,7 @@ function changeOf({ table: database, key, value }: StoredRow): Change {
   return value === null ? { op: 'remove', database, key } : { op: 'put', database, key, value };
 }
 
-/** The smallest key that is greater. */
+/** The smallest key that is greater than `key`. */
 function keyAfter(key: Buffer): Buffer {
   return Buffer.concat([key, Buffer.of(0)]);
 }

@@ -28,7 +28,10 @@ export class WriteTurn {
     return holder !== FREE && holder !== this.#own;
   }
 
-  /** Takes the turn, even if another thread has it. That thread has ended, or is about to release the turn. */
+  /**
+   * Takes the turn, even if another thread has it. That thread may have ended without releasing the turn. If it is
+   * still writing, LMDB's own lock separates the two writers.
+   */
   take(): void {
     Atomics.store(this.#word, 0, this.#own);
   }

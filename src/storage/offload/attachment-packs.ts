@@ -1,8 +1,9 @@
 /**
- * Makes packs for a bucket from the attachments of a sealed file. The attachments' files form one sequence, which is
- * cut into packs. The file without blocks says where each attachment is in this sequence. Attachments have the same
- * bytes as on the disk, so they are encrypted if there is a data key. Each sealed file has copies of all its
- * attachments, so they are erased and removed with it. Bucket thread of the capture process and the command line.
+ * Makes packs for a bucket from the attachments of a sealed file, and restores attachments from the packs. The
+ * attachments' files form one sequence, which is cut into packs. The file without blocks says where each attachment is
+ * in this sequence. Attachments have the same bytes as on the disk, so they are encrypted if there is a data key. In
+ * the bucket, each sealed file has its own copies of its attachments, so the copies are removed together with the
+ * sealed file. Bucket thread of the capture process and the command line.
  */
 import { createHash } from 'node:crypto';
 import {
@@ -43,7 +44,8 @@ interface PlannedAttachments {
 }
 
 /**
- * Finds the attachments of a sealed file. An attachment that is not in the folder is omitted.
+ * Finds the attachments of a sealed file, and computes the sizes and digests of their packs. Omits an attachment that
+ * is not in the folder.
  * @param check throws to stop
  * @throws CaptureFileError, what `check` throws, a file system error
  */
@@ -68,7 +70,7 @@ export function planAttachments(env: CaptureEnv, path: string, check: () => void
   return planned;
 }
 
-/** SHA-256 of the attachments to which the exchanges of a file refer. */
+/** Lists the SHA-256 of the attachments to which the undamaged exchanges of a file refer. */
 function listDigestsOf(env: CaptureEnv, path: string, check: () => void): string[] {
   const blocks = new BlockReader(env, path, CACHE_BYTES);
   const found = new Set<string>();
@@ -92,8 +94,9 @@ function listDigestsOf(env: CaptureEnv, path: string, check: () => void): string
 }
 
 /**
- * The packs in order. Each is read from the files when the caller requests it. @throws StaleDraftError if an attachment
- * has changed or is gone
+ * Yields the packs in order. Reads each pack from the attachments' files when the caller requests it. Does not notice
+ * changed bytes; the caller compares digests.
+ * @throws StaleDraftError if an attachment is shorter than planned, or is gone; a file system error
  */
 export function* cutPacks(folder: string, places: readonly AttachmentPlace[]): Generator<Buffer> {
   let pack = Buffer.allocUnsafe(ATTACHMENT_PACK_BYTES);
@@ -136,7 +139,11 @@ interface RestoreOptions {
   read: (object: string, bytes: number, sha256: string) => Promise<Buffer>;
 }
 
-/** Restores those attachments of a file that are not in the folder. They are on the disk when this resolves. */
+/**
+ * Restores those attachments of a file that are not in the folder. They are on the disk when this resolves. Sets the
+ * time of attachments that are in the folder to the end of the file's last exchange, if theirs is earlier.
+ * @throws RangeError if the packs do not contain an attachment; what `read` throws; a file system error
+ */
 export async function restoreAttachmentFiles({ env, path, content, read }: RestoreOptions): Promise<void> {
   const { attachments: packs = [], to_ms } = content;
   const folder = attachmentsFolder(path);

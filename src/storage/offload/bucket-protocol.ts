@@ -3,6 +3,7 @@ import type { OffloadedFile } from './offload-note.ts';
 
 /** `workerData` of the thread. */
 export interface BucketStart {
+  /** A bucket or a folder (bucket/open-store.ts). */
   place: string;
   /** If it is not zero, the work in progress stops. */
   stopping: Int32Array;
@@ -39,6 +40,7 @@ export interface GatherReport {
   gateways: Record<string, string>;
 }
 
+/** The result of each call, by its name; null for a call without a result, unless a field says more. */
 export interface BucketAnswers {
   /** null: the file's index is incomplete, so the file stays on the disk. */
   plan: PlannedFile | null;
@@ -51,6 +53,7 @@ export interface BucketAnswers {
   restore: null;
   fetch: null;
   put: null;
+  /** null: there is no such object. */
   get: Uint8Array | null;
   remove: null;
 }
@@ -65,11 +68,12 @@ export interface BucketRequest {
   sync: SharedArrayBuffer | null;
 }
 
-/** The states of a call for which the caller blocks its thread. */
+/** The states of a call for which the caller blocks its own thread. */
 export const SYNC = { sent: 0, begun: 1, done: 2 } as const;
 
 export interface BucketReply {
   id: number;
+  /** The result (`BucketAnswers`); null after a failure. */
   value: unknown;
   failure: { kind: 'store' | 'stale' | 'stopped' | 'other'; message: string; code?: string } | null;
 }

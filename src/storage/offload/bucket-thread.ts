@@ -34,7 +34,10 @@ export class BucketThread {
     this.#place = place;
   }
 
-  /** @throws (rejects) StoreError; StaleDraftError; StoppedError; a file system error */
+  /**
+   * Sends a call to the thread, which is started if necessary.
+   * @throws (rejects) StoreError; StaleDraftError; StoppedError; a file system error; Error if the thread ends
+   */
   call<Name extends BucketCall['name']>(
     call: Extract<BucketCall, { name: Name }>,
   ): Promise<BucketAnswers[Name]> {
@@ -46,8 +49,9 @@ export class BucketThread {
   }
 
   /**
-   * Blocks this thread until the work is done.
-   * @returns null if it succeeded; otherwise one line with the reason
+   * Sends a call to the thread, and blocks the caller's thread until the work is done. Waits at most 30 s for the work
+   * to begin, and then at most `timeoutMs`.
+   * @returns null if the work succeeded; otherwise one line with the reason, which may be the end of a wait
    */
   callNow(call: BucketCall, timeoutMs: number): string | null {
     const sync = new SharedArrayBuffer(8 + REASON_BYTES);
@@ -60,7 +64,10 @@ export class BucketThread {
     return length === 0 ? null : Buffer.from(new Uint8Array(sync, 8, length)).toString();
   }
 
-  /** Asks the work in progress to stop. Further work waits for `go`. */
+  /**
+   * Asks the work in progress to stop. Until `go`, calls that send, compare or restore files, or gather captures,
+   * reject with StoppedError.
+   */
   stop(): void {
     Atomics.store(this.#stopping, 0, 1);
   }
@@ -97,7 +104,7 @@ export class BucketThread {
     return worker;
   }
 
-  /** The next call starts another thread. */
+  /** Rejects all calls without an answer. The next call starts another thread. */
   #end(worker: Worker, why: Error): void {
     if (this.#worker === worker) this.#worker = null;
     for (const waiting of this.#waiting.values()) waiting.reject(why);

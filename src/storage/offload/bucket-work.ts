@@ -1,8 +1,8 @@
 /**
  * The work of the bucket's thread: makes a file without blocks from a sealed file, sends its packs, compares the
  * objects in the bucket with what was sent, rebuilds the sealed file, gathers captures of other machines, and fetches
- * packs into the cache. Memory: one pack at a time. Bucket thread of the capture process, the capture reader and the
- * command line.
+ * packs into the cache. Memory: one pack, or a whole file without blocks. Bucket thread of the capture process, the
+ * capture reader and the command line.
  */
 import { createHash } from 'node:crypto';
 import {
@@ -29,7 +29,7 @@ import { indexName, type OffloadedFile, textName } from './offload-note.ts';
 import { attachmentPackName } from './offloaded-file.ts';
 import { makeDraft, makeWhole, PackBuilder, type PackReader, readDraft } from './pack-files.ts';
 
-/** Maximum rate at which bytes are sent or compared, so that bandwidth remains for other traffic. */
+/** Maximum rate at which files are sent and compared, so that bandwidth remains for other traffic. */
 const BYTES_PER_MS = 32 << 10;
 /** The file without blocks is sent in parts of this size. */
 const INDEX_PART_BYTES = 16 << 20;
@@ -51,7 +51,11 @@ export class BucketWork {
     this.#stopping = stopping;
   }
 
-  /** @throws StoreError; StaleDraftError; StoppedError; a file system error */
+  /**
+   * Does the work of a call.
+   * @returns the result of the call (`BucketAnswers`)
+   * @throws StoreError; StaleDraftError; StoppedError; a file system error
+   */
   async do(call: BucketCall): Promise<unknown> {
     switch (call.name) {
       case 'plan':
@@ -140,7 +144,7 @@ export class BucketWork {
     return sent;
   }
 
-  /** Sends the segments of a file's full-text index. */
+  /** Sends the segments of a file's full-text index. @returns null if a merge is replacing the segments */
   async #uploadText({ db, file }: Call<'upload_text'>): Promise<NonNullable<OffloadedFile['text']> | null> {
     const store = await this.#opened();
     const opened = openSegments(db, file);
@@ -170,7 +174,7 @@ export class BucketWork {
     return this.#gathering.follow(() => this.#check());
   }
 
-  /** Reads all objects of a file back, and compares them with what was sent. */
+  /** Reads all objects of a file back, except its full-text segments, and compares them with what was sent. */
   async #verify({ path, draft, folder, index, data_key }: Call<'verify'>): Promise<null> {
     const content = await readDraft(path, draft, data_key);
     const parts = [...splitParts(await readFile(draft))];
@@ -223,7 +227,7 @@ export class BucketWork {
     return null;
   }
 
-  /** Removes objects, and everything in folders, whose names end with a slash. */
+  /** Removes objects. A name that ends with a slash stands for all objects in that folder. */
   async #remove({ names }: Call<'remove'>): Promise<null> {
     const store = await this.#opened();
     await store.remove(names.filter((name) => !name.endsWith('/')));
@@ -241,7 +245,10 @@ export class BucketWork {
   }
 }
 
-/** Removes the oldest copies until another one fits. Processes that have a removed copy open can still read it. */
+/**
+ * Removes the oldest copies until another copy of this size fits. Processes that have a removed copy open can still
+ * read it.
+ */
 function makeRoom(folder: string, bytes: number): void {
   const copies = readdirSync(folder).flatMap((name) => {
     const stat = statSync(join(folder, name), { throwIfNoEntry: false });
@@ -259,7 +266,7 @@ function* splitParts(bytes: Buffer): Generator<Buffer> {
   for (let at = 0; at < bytes.length; at += INDEX_PART_BYTES) yield bytes.subarray(at, at + INDEX_PART_BYTES);
 }
 
-/** Opens the segments of a file. @returns null if a merge is replacing them */
+/** Opens the full-text segments of a file. @returns null if a merge is replacing them */
 function openSegments(db: string, { first_id, last_id }: Pick<OffloadedFile, 'first_id' | 'last_id'>) {
   const opened: { file: number; first_id: number; last_id: number }[] = [];
   for (const segment of listSegments(db).segments) {

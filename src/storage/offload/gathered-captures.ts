@@ -49,8 +49,10 @@ export class GatheredCaptures {
   }
 
   /**
-   * Reads the list of files in the bucket once, and fetches new files.
+   * Reads the lists of files in the bucket once, removes local files that are not listed any more, and fetches new
+   * files. Does nothing if another process gathers captures into the same folder.
    * @param check throws to stop
+   * @returns what could not be read, including the case of another process
    * @throws what `check` throws; a file system error
    */
   async follow(check: () => void): Promise<GatherReport> {
@@ -104,7 +106,7 @@ export class GatheredCaptures {
     return report;
   }
 
-  /** @throws StoreError */
+  /** Reads a gateway's manifest. @returns null if it has none yet. @throws StoreError */
   async #look(name: string, registry: GatheredRegistry): Promise<SeenGateway | null> {
     const { store, data_key, folder } = this.#options;
     const content = await readManifest(store, name, data_key);
@@ -166,7 +168,7 @@ function beginRegistry(): GatheredRegistry {
   return { format: 'understudy_gathered_v1', next_id: 1, changes: 0, gateways: [] };
 }
 
-/** Removes files from the registry that are not in the bucket any more, or were replaced. */
+/** Removes files from the registry that are not in the bucket any more, or were replaced. Keeps their local ids. */
 function dropOthers(registry: GatheredRegistry, { entry, content }: SeenGateway): void {
   const listed = new Set(content.files.map(({ folder }) => folder));
   const gone = entry.files.filter(({ folder }) => !listed.has(folder));

@@ -105,8 +105,9 @@ export class GatheredFiles {
   }
 
   /**
-   * Finds out which files exist now. @returns the last id; 0 if no exchange was gathered. @throws Error if the list
-   * cannot be read
+   * Finds out which files exist now.
+   * @returns the last local id; 0 if no exchange was gathered
+   * @throws Error if the list of files cannot be read
    */
   refresh(): number {
     const mark = markOf(registryPath(this.#folder));
@@ -149,8 +150,8 @@ export class GatheredFiles {
   }
 
   /**
-   * When the last of the exchanges with lower ids ended, in milliseconds since the epoch. Needed because ids are not in
-   * the order of time.
+   * A time before which all exchanges with lower ids ended, in milliseconds since the epoch: the latest end in the file
+   * of `id` and the files before it. −Infinity if there are no files. Needed because ids are not in the order of time.
    */
   endedBefore(id: number): number {
     const behind = this.#parts.findIndex(({ last_id }) => last_id >= id);
@@ -314,7 +315,7 @@ function skipDamage<T>(read: () => T): T | undefined {
   }
 }
 
-/** Changes when the file is replaced. */
+/** A text that is different after the file was replaced. */
 function markOf(path: string): string {
   const stat = statSync(path, { bigint: true, throwIfNoEntry: false });
   return stat === undefined ? 'missing' : `${stat.ino} ${stat.mtimeNs}`;

@@ -25,8 +25,9 @@ const gatheredFile = range.extend({
 
 const registrySchema = z.object({
   format: z.literal('understudy_gathered_v1'),
+  /** Local id of the first exchange of the next new file. */
   next_id: z.int().positive(),
-  /** Counts files that were replaced or removed. When it grows, cached results must be read again. */
+  /** Grows when files are replaced or removed. Cached results must then be read again. */
   changes: z.int().nonnegative(),
   gateways: z.array(
     z.object({
@@ -34,7 +35,10 @@ const registrySchema = z.object({
       /** When the gateway last wrote its list of files to the bucket. */
       sent_at: z.string(),
       files: z.array(gatheredFile),
-      /** The ids of files that are not in the bucket any more, so that runs that began in them keep their names. */
+      /**
+       * The ids of the last files that were removed from the bucket (GONE_MAX in gathered-captures.ts), so that runs
+       * that began in these files keep their names.
+       */
       gone: z.array(range),
     }),
   ),
@@ -47,12 +51,16 @@ export function registryPath(folder: string): string {
   return join(folder, 'gathered.json');
 }
 
-/** Path of a gateway's database. */
+/** Path of the local database with a gateway's captures. */
 export function gatheredDb(folder: string, gateway: string): string {
   return join(folder, gateway, 'capture.mdb');
 }
 
-/** @returns null if nothing was gathered. @throws Error with one line if it cannot be read */
+/**
+ * Reads the registry of a folder.
+ * @returns null if the folder has no registry, because nothing was gathered yet
+ * @throws Error with one line if the registry is damaged or of a newer version; a file system error
+ */
 export function readRegistry(folder: string): GatheredRegistry | null {
   const path = registryPath(folder);
   let text: string;
@@ -71,7 +79,7 @@ export function readRegistry(folder: string): GatheredRegistry | null {
   }
 }
 
-/** @throws a file system error */
+/** Replaces the registry of a folder. @throws a file system error */
 export function writeRegistry(folder: string, registry: GatheredRegistry): void {
   const path = registryPath(folder);
   const partial = `${path}.${process.pid}.part`;

@@ -39,7 +39,8 @@ export class Gathering {
   }
 
   /**
-   * Begins to follow. Resolves at once if captures were gathered before, otherwise after the first check or FIRST_MS.
+   * Begins to follow the bucket. Resolves at once if captures were gathered before or a check has ended, otherwise
+   * after the first check or FIRST_MS.
    */
   async begin(): Promise<void> {
     this.#first ??= this.#look();

@@ -12,7 +12,9 @@ import { z } from 'zod';
 import { syncFolder } from '../../std/folder.ts';
 import { bucketNotePath } from '../capture/layout.ts';
 
-/** Whether a text is the name of a gateway. On machines that read its captures, a folder has this name, too. */
+/**
+ * Whether a text can be the name of a gateway. On machines that read the gateway's captures, a folder has this name.
+ */
 export function isGatewayName(name: string): boolean {
   return /^[a-z0-9-][a-z0-9.-]{0,79}$/.test(name);
 }
@@ -24,9 +26,10 @@ const entrySchema = z.object({
   last_id: z.int().positive(),
   /** The folder of the file's objects, without a slash at the end. */
   folder: z.string(),
+  /** When its first exchange began, and when its last one ended, in milliseconds since the epoch. */
   from_ms: z.number(),
   to_ms: z.number(),
-  /** Total size and number of the packs. */
+  /** Total size and number of the packs, including those of attachments. */
   bytes: z.int().nonnegative(),
   packs: z.int().nonnegative(),
   /** The file without its blocks, in parts: length and SHA-256 of each. */
@@ -91,8 +94,9 @@ export type ManifestContent = z.output<typeof contentSchema>;
 export const GATEWAYS = 'gateways/';
 
 /**
+ * Reads the note of a capture database.
  * @param path a capture file, live or sealed
- * @returns null if nothing was ever in a bucket
+ * @returns null if there is no note, because nothing was ever sent to a bucket
  * @throws Error with one line if the note cannot be read
  */
 export function readNote(path: string): OffloadNote | null {
@@ -121,8 +125,8 @@ export function writeNote(path: string, note: OffloadNote): void {
 }
 
 /**
- * Notes that sealed files are about to be rewritten under another key. The next pass removes their objects and sends
- * them again. The service is stopped.
+ * Notes that sealed files are about to be rewritten under another key. The next pass removes the files' objects and
+ * sends the files again. Call it while the service is stopped.
  * @param isMeant selects files by their first ids
  * @throws a file system error
  */

@@ -4,9 +4,10 @@
  * compared. Attachments are removed from the disk when only files in the bucket refer to them. Each pass can be
  * repeated, and continues the work of an earlier process. Appends do not wait for it. Capture process, command line.
  *
- * A file is moved in these steps: write the note; make the draft (the file without its blocks); send the packs and the
- * draft; write the manifest; compare what is in the bucket; rename the draft to the file's name. It is removed in these
- * steps: write the note; write the manifest; remove the objects.
+ * A file is moved in these steps: make the draft (the file without its blocks) under a temporary name; write the note;
+ * rename the draft to its own name; send the packs and the draft; send the full-text segments; write the manifest;
+ * compare the packs and the draft in the bucket with the file; rename the draft to the file's name. The content of a
+ * file in the bucket is removed in these steps: write the note; write the manifest; remove the objects.
  */
 import { randomBytes } from 'node:crypto';
 import { existsSync, linkSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs';
@@ -74,7 +75,7 @@ export interface OffloadState {
   removing: number;
   /** Bytes that this process has sent. */
   sent_bytes: number;
-  /** Why the last pass failed; null: it succeeded. */
+  /** Why the last pass that was not stopped failed; null: it succeeded, or there was none. */
   failure: string | null;
 }
 
@@ -108,9 +109,11 @@ export class Offload {
   /** The pass in progress. */
   #pass: Promise<void> | null = null;
   #isPaused = false;
+
   /**
+   * Opens the bucket of a capture database. If the note lists no files, the configured place replaces the noted one.
    * @returns null if no bucket is configured or noted
-   * @throws Error of one line: the note is damaged, or names another place
+   * @throws Error of one line if the note is damaged, or lists files at another place than the configured one
    */
   static open(options: OffloadOptions): Offload | null {
     const note = readNote(options.path);
@@ -134,7 +137,11 @@ export class Offload {
     this.#thread = new BucketThread(note.place);
   }
 
-  /** Sends, removes and evicts what is due; one pass at a time. @throws StoreError; a storage error */
+  /**
+   * Runs a pass: sends files, removes objects, and moves or restores blocks, as far as due. A call during a pass waits
+   * for that pass. Does nothing while passes are paused, or while a deletion or a change of the key is ordered.
+   * @throws StoreError; a storage error
+   */
   pass(host: OffloadHost): Promise<void> {
     // An order changes the files and their objects in the bucket.
     const { path } = this.#options;
@@ -186,7 +193,7 @@ export class Offload {
 
   /**
    * Removes the attachments to which only files in the bucket refer.
-   * @returns false if a file must be sent first
+   * @returns false if a file must be sealed or sent first
    */
   async #removeAttachments(host: OffloadHost): Promise<boolean> {
     let oldest = (await host.readFirstStart()) ?? Date.now();
@@ -222,7 +229,7 @@ export class Offload {
     writeNote(this.#options.path, this.#note);
   }
 
-  /** Removes the entries of files that were restored, or whose draft is gone. */
+  /** Removes the entries of files with blocks on the disk that are being rewritten, or were sent and have no draft. */
   #reconcile(): void {
     const files = new Map(this.#listFiles().map((file) => [`${file.first_id}-${file.last_id}`, file]));
     let hasChanged = false;
@@ -327,7 +334,10 @@ export class Offload {
     );
   }
 
-  /** Compares the objects in the bucket, then renames the draft to the file's name. */
+  /**
+   * Compares the objects in the bucket with the file, then renames the draft to the file's name. If the draft no longer
+   * matches the file, drops the draft instead.
+   */
   async #evict(file: SealedFile, entry: NotedFile, host: OffloadHost): Promise<void> {
     const { path } = file;
     const draft = `${path}${DRAFT}`;
@@ -350,7 +360,7 @@ export class Offload {
     this.#options.fault?.('offload_replaced');
   }
 
-  /** Rebuilds the sealed file with its blocks, and replaces the draft by it. */
+  /** Rebuilds the sealed file with its blocks. The file without blocks becomes the draft again. */
   async #restore(file: SealedFile, replace: OffloadHost['replace']): Promise<void> {
     const { path } = file;
     const target = `${path}${RESTORED}`;
@@ -367,8 +377,8 @@ export class Offload {
   }
 
   /**
-   * Records that expiry is about to remove a sealed file, so that its objects are removed, too. @throws a
-   * file system error
+   * Removes the draft of a sealed file that expiry is about to remove, and notes that the file's objects are to be
+   * removed, too. @throws a file system error
    */
   expire(file: SealedFile): void {
     const entry = this.#find(file);

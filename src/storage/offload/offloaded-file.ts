@@ -39,7 +39,11 @@ export type OffloadedContent = z.output<typeof contentSchema>;
 
 const known = new WeakMap<object, OffloadedContent>();
 
-/** @returns null for a file that has its blocks. @throws Error if it cannot be read */
+/**
+ * Reads what a file says about its content in a bucket.
+ * @returns null for a file that has its blocks
+ * @throws Error if the row cannot be read
+ */
 export function readOffloadedFile(env: CaptureEnv): OffloadedContent | null {
   const read = known.get(env);
   if (read !== undefined) return read;
@@ -50,17 +54,17 @@ export function readOffloadedFile(env: CaptureEnv): OffloadedContent | null {
   return content;
 }
 
-/** Within a transaction. */
+/** Writes what a file says about its content in a bucket. Call it within a write transaction. */
 export function writeOffloadedFile(env: CaptureEnv, content: OffloadedContent): void {
   env.meta.putSync(OFFLOADED, Buffer.from(JSON.stringify(content)));
 }
 
-/** Within a transaction. */
+/** Writes the place of an attachment. Call it within a write transaction. */
 export function writeAttachmentPlace(env: CaptureEnv, { name, offset, bytes }: AttachmentPlace): void {
   env.meta.putSync(ATTACHMENT + name, Buffer.from(JSON.stringify([offset, bytes])));
 }
 
-/** @returns null if the file has no place for the attachment */
+/** Reads the place of an attachment. @returns null if the file does not list the attachment */
 export function readAttachmentPlace(env: CaptureEnv, name: string): AttachmentPlace | null {
   const row = env.meta.get(ATTACHMENT + name);
   return row === undefined ? null : parsePlace(name, row);
@@ -94,14 +98,15 @@ export class OffloadedFiles {
     this.#dataKey = dataKey;
   }
 
-  /** @returns false for a file that does not exist. @throws CaptureFileError */
+  /** Whether a file's blocks are in a bucket; false for a file that does not exist. @throws CaptureFileError */
   isOffloaded(path: string): boolean {
     return this.bytesOf(path) !== null;
   }
 
   /**
-   * Size of a file's packs in the bucket. @returns null for a file that has its blocks or does not exist. @throws
-   * CaptureFileError
+   * Size of a file's packs in the bucket, including those of attachments.
+   * @returns null for a file that has its blocks or does not exist
+   * @throws CaptureFileError
    */
   bytesOf(path: string): number | null {
     const inode = statSync(path, { bigint: true, throwIfNoEntry: false })?.ino;

@@ -45,7 +45,12 @@ function cacheName(object: string): string {
   return `${basename(dirname(object))}-${basename(object)}`;
 }
 
-/** @param path path of the file @throws CaptureFileError `remote` if the block cannot be fetched; `damaged` */
+/**
+ * Reads a block from the cache, or from the bucket.
+ * @param path of the file
+ * @throws CaptureFileError `remote` if the pack cannot be fetched; RangeError if the file does not list the pack, or
+ *   the cached copy is cut off
+ */
 export function readOffloadedBlock(env: CaptureEnv, path: string, place: PackPlace): Buffer {
   const content = readOffloadedFile(env);
   const pack = content?.packs[place.pack];
@@ -54,9 +59,10 @@ export function readOffloadedBlock(env: CaptureEnv, path: string, place: PackPla
 }
 
 /**
+ * Reads an attachment from the cache, or from the bucket.
  * @param path of the file
- * @returns the content of the attachment's file; null if the bucket does not have it
- * @throws CaptureFileError `remote` if it cannot be fetched
+ * @returns the content of the attachment's file; null if the capture file does not list the attachment
+ * @throws CaptureFileError `remote` if a pack cannot be fetched; RangeError as in {@link readOffloadedBlock}
  */
 export function readOffloadedAttachment(env: CaptureEnv, path: string, name: string): Buffer | null {
   const content = readOffloadedFile(env);
@@ -75,7 +81,7 @@ export function readOffloadedAttachment(env: CaptureEnv, path: string, name: str
   return Buffer.concat(parts);
 }
 
-/** A part of a pack, from the cache or the bucket. @throws CaptureFileError `remote` */
+/** Reads a part of a pack from the cache, after fetching the pack if necessary. @throws CaptureFileError `remote` */
 function readPack(
   path: string,
   object: string,

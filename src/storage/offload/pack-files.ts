@@ -152,7 +152,10 @@ export class PackBuilder {
     return cutPacks(this.#attachments, [...listAttachmentPlaces(this.#draft)]);
   }
 
-  /** @param pack in ascending order */
+  /**
+   * Reads a pack from the blocks of the sealed file. Fast if packs are read in ascending order; otherwise the search
+   * for the pack's first block starts at the beginning of the draft.
+   */
   read(pack: number): Buffer {
     const parts: Buffer[] = [];
     const start = pack === this.#next.pack ? this.#next.key : 1;
@@ -185,7 +188,10 @@ interface WholeOptions {
   read: PackReader;
 }
 
-/** Rebuilds the sealed file from the file without blocks, and its attachments; both are on the disk when this resolves. */
+/**
+ * Rebuilds a sealed file from the file without blocks, and restores its attachments. All are on the disk when this
+ * resolves. @throws what `read` throws; CaptureFileError; a storage error
+ */
 export async function makeWhole({ path, target: copy, data_key, read }: WholeOptions): Promise<void> {
   const source = openCaptureEnv(path, 'read', data_key);
   try {
@@ -221,7 +227,7 @@ export async function makeWhole({ path, target: copy, data_key, read }: WholeOpt
 
 /**
  * Reads which packs a draft lists.
- * @throws StaleDraftError if it does not match the sealed file
+ * @throws StaleDraftError if the draft does not match the sealed file; CaptureFileError
  */
 export async function readDraft(
   path: string,
@@ -243,7 +249,9 @@ export async function readDraft(
   }
 }
 
-/** Finds the key of a sealed file, of the two keys during a change of the key (capture-keys.ts). */
+/**
+ * Finds the key that encrypts a sealed file. During a change of the key, files may have either key (capture-keys.ts).
+ */
 function findKey({ sealing }: CaptureEnv, path: string, dataKey: Uint8Array | null): Uint8Array | null {
   const { all } = readCaptureKeys(livePath(path), dataKey);
   return all.find((key) => openDataKey(key)?.id === sealing?.key.id) ?? dataKey;

@@ -39,8 +39,9 @@ export async function listGateways(store: ObjectStore): Promise<string[]> {
 }
 
 /**
- * @returns null for a gateway that has not finished its first file
- * @throws StoreError
+ * Reads the manifest of a gateway.
+ * @returns null if the gateway has not written a manifest yet
+ * @throws StoreError, including a manifest that cannot be decrypted
  */
 export async function readManifest(
   store: ObjectStore,
@@ -86,7 +87,9 @@ export class RemoteFiles {
   }
 
   /**
-   * Removes local files that are not in the bucket any more, for example because exchanges in them were erased.
+   * Prepares the folder for the files of a manifest. Writes the note; removes local files and cached packs that are not
+   * in the bucket any more, for example because exchanges in them were erased; and removes the full-text segments of
+   * files that will be fetched.
    * @returns the files that were not fetched yet
    * @throws a file system error
    */
@@ -141,7 +144,7 @@ export class RemoteFiles {
     }
   }
 
-  /** @throws StoreError; a file system error */
+  /** Fetches a file without its blocks. @throws StoreError; a file system error */
   async fetch(file: OffloadedFile): Promise<void> {
     const path = this.pathOf(file);
     await this.#fetchParts(path, file.index, (at) => indexName(file, at));
@@ -149,8 +152,8 @@ export class RemoteFiles {
   }
 
   /**
-   * Fetches missing segments of a file, and removes those that the bucket no longer has. @throws StoreError; a
-   * file system error
+   * Replaces the local full-text segments of a file by those in the bucket, if they are others or one is damaged.
+   * @throws StoreError; a file system error
    */
   async fetchText(file: OffloadedFile): Promise<void> {
     const listed = file.text ?? [];

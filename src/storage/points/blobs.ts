@@ -36,7 +36,8 @@ export class Blobs {
 
   /**
    * Sends the files that are not in the place yet.
-   * @throws StoreError; a file system error; the reason of the signal
+   * @returns the entries of all files for a point
+   * @throws BackupError if a file changes meanwhile; StoreError; a file system error; the reason of the signal
    */
   async addFiles(
     files: readonly (Pick<PointFile, 'name' | 'kind'> & { path: string })[],
@@ -121,7 +122,8 @@ export class Blobs {
 
   /**
    * Sends the attachments of a folder that are not in the place yet.
-   * @returns the list for a point, and the attachments that only earlier points have
+   * @returns the list for a point, and the attachments that only earlier points have and whose removal was not recorded
+   *   in the place yet
    */
   async addAttachments(folder: string, stop: AbortSignal): Promise<{ list: Buffer; gone: string[] }> {
     this.#attachments ??= await this.#listPlace();
@@ -143,6 +145,7 @@ export class Blobs {
     };
   }
 
+  /** Whether the last list of {@link addAttachments} has the attachment. */
   isListed(attachment: string): boolean {
     return this.#isListed.has(attachment);
   }

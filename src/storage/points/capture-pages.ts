@@ -29,7 +29,12 @@ interface OpenedCaptures {
   sealed: { name: string; path: string }[];
 }
 
-/** @throws BackupError if a rotation disturbs every attempt; a file system or LMDB error */
+/**
+ * Opens the files of a capture database. If a rotation or the removal of a raw file disturbs an attempt, tries again,
+ * up to ten times. The caller closes the changing files.
+ * @param nowMs the time of the wall clock
+ * @throws BackupError if every attempt was disturbed; a file system or LMDB error
+ */
 export async function openCaptures(
   db: string,
   dataKey: Uint8Array | null,
@@ -46,7 +51,7 @@ export async function openCaptures(
   throw new BackupError('the capture database is rotated too often; try again');
 }
 
-/** @returns null if a rotation or the removal of a raw file disturbed the attempt */
+/** Opens the files once. @returns null if a rotation or the removal of a raw file disturbed the attempt */
 async function tryOpen(
   db: string,
   dataKey: Uint8Array | null,

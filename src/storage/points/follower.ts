@@ -49,6 +49,7 @@ interface PassResult {
   bytes: number;
 }
 
+/** A point that is to be sent. */
 interface PendingPoint {
   point: Point;
   files: Map<string, LayeredFile>;
@@ -82,8 +83,7 @@ export class Follower {
    * Claims the place for this DATA_DIR.
    * @param keepMs how long points are kept
    * @throws BackupError if the place belongs to another DATA_DIR or data key, or another process already sends points
-   * to it;
-   *   StoreError; a file system error
+   *   to the place; StoreError; a file system error
    */
   static async open(
     source: BackupSource,
@@ -125,7 +125,8 @@ export class Follower {
   }
 
   /**
-   * Makes and sends a point with the changes. If sending fails, the next call sends the remaining objects first.
+   * Makes and sends a point with the changes. If sending fails, the next call sends the rest of the same point, without
+   * changes since then.
    * @param now the wall clock
    * @throws BackupError, StoreError; a file system or LMDB error; the reason of the signal
    */
@@ -299,7 +300,10 @@ async function claimPlace(folder: string): Promise<WriterClaim> {
   }
 }
 
-/** @throws BackupError if the place belongs to another DATA_DIR or key; StoreError */
+/**
+ * Records in an empty place that it belongs to this DATA_DIR and data key, or checks that it does.
+ * @throws BackupError if the place belongs to another DATA_DIR or key; StoreError
+ */
 async function takePlace(dataDir: string, store: ObjectStore, key: DataKey | null): Promise<void> {
   const own: About = { format: PLACE_FORMAT, source: readSourceId(dataDir), key: key?.id ?? null };
   const about = await readAbout(store);

@@ -8,7 +8,10 @@ import type { PageSource } from './page-source.ts';
 import { PageTable } from './page-table.ts';
 import type { LayerRef, PointFile } from './point.ts';
 
-/** After this many layers of changes, one layer contains all changes since the first layer. */
+/**
+ * After this many layers of changes, the next layer contains all changes since the first layer. If these would be
+ * large, it contains all pages and is a new first layer.
+ */
 const CHANGES_MAX = 60;
 
 /** A file at the last point: its layers, and the digests of its pages. */
@@ -34,7 +37,8 @@ interface LayerTarget {
 }
 
 /**
- * Reads a file and writes the changes since the last point as a layer.
+ * Reads a file and writes the changes since the last point as a layer. Writes nothing if the file's stamp has not
+ * changed.
  * @param known the file as of the last point; null: the file is new
  * @param keepsBase whether a later layer may contain all changes since the first one, which takes 16 bytes of memory
  * for each page

@@ -35,7 +35,7 @@ export class LayerWriter {
     if (this.#bytes >= PIECE_BYTES || this.#numbers.length >= PIECE_PAGES) await this.finish();
   }
 
-  /** Emits the last piece. */
+  /** Emits the collected pages as a piece, if there are any. */
   async finish(): Promise<void> {
     if (this.#numbers.length === 0) return;
     const head = Buffer.alloc(4 + 4 * this.#numbers.length);

@@ -1,8 +1,8 @@
 /**
- * Reads the pages of a file as of one moment while other processes write to it. Command line.
- * For a database, a read transaction keeps LMDB from reusing the pages of the newest head, and only pages that the
- * trees of that head use are read. All other bytes count as zeros, so a copy contains no deleted content. Other files
- * are read unchanged.
+ * Reads the pages of a file while other processes write to it. Command line.
+ * A database is read as of one moment: a read transaction keeps LMDB from reusing the pages of the newest head, and
+ * only pages that the trees of that head use are read. All other bytes count as zeros, so a copy contains no deleted
+ * content. Other files are read as they are at each moment.
  */
 import { closeSync, constants, fstatSync, openSync, readSync, statSync } from 'node:fs';
 import { setImmediate as nextTick } from 'node:timers/promises';
@@ -26,7 +26,7 @@ const HEADER_BYTES = HEAD_AT;
 /** @param content at most one page, valid until the next call */
 export type EachPage = (page: number, content: Buffer) => Promise<void> | void;
 
-/** A snapshot of a file. */
+/** The pages of a file; those of a database belong to one snapshot. */
 export interface PageSource {
   readonly page_bytes: number;
   /** Length of the file. */
@@ -39,7 +39,8 @@ export interface PageSource {
 }
 
 /**
- * @param dataKey the key of the database
+ * Opens a snapshot of a database.
+ * @param dataKey the key of the database; null: it is not encrypted
  * @throws Error with one line that names the file
  */
 export function openDatabasePages(path: string, dataKey: Uint8Array | null): PageSource {
@@ -152,7 +153,11 @@ class DatabasePages implements PageSource {
 /** If the last change of a file is older than this, any later write gives the file another modification time. */
 const SETTLED_MS = 2_000;
 
-/** @throws a file system error */
+/**
+ * Opens a file that is not a database.
+ * @param nowMs the time of the wall clock
+ * @throws a file system error
+ */
 export function openPlainPages(path: string, nowMs: number): PageSource {
   const file = openSync(path, constants.O_RDONLY);
   const { size, ino, mtimeNs } = fstatSync(file, { bigint: true });

@@ -1,6 +1,6 @@
 /**
- * Records the time of the last restore point of each place in a file of DATA_DIR, `backup-point.<place's digest>`, for
- * the service's metrics. The command line writes it, the main thread reads it.
+ * Records the time up to which each place has restore points in a file of DATA_DIR, `backup-point.<place's digest>`,
+ * for the service's metrics. The command line writes the file, the main thread reads it.
  */
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
@@ -11,10 +11,11 @@ import { z } from 'zod';
 const NOTES_MAX = 16;
 const NAME = /^backup-point\.[0-9a-f]{16}$/;
 
+/** The place, and the time before which everything that was acknowledged is in the place. */
 const noteSchema = z.object({ place: z.string().max(500), from_ms: z.number() });
 type PointNote = z.output<typeof noteSchema>;
 
-/** @throws a file system error */
+/** Replaces the note of a place. @throws a file system error */
 export function writePointNote(dataDir: string, note: PointNote): void {
   const digest = createHash('sha256').update(note.place).digest('hex').slice(0, 16);
   const path = join(dataDir, `backup-point.${digest}`);
@@ -22,7 +23,10 @@ export function writePointNote(dataDir: string, note: PointNote): void {
   renameSync(`${path}.partial`, path);
 }
 
-/** The notes of DATA_DIR; those that cannot be read are left out. */
+/**
+ * Reads up to NOTES_MAX notes of DATA_DIR. Leaves out notes of another format.
+ * @returns an empty list if the folder or a note's file cannot be read
+ */
 export function readPointNotes(dataDir: string): PointNote[] {
   try {
     const names = readdirSync(dataDir).filter((name) => NAME.test(name));

@@ -1,9 +1,10 @@
 /**
  * Removes old points from a place, and objects to which no point refers. Command line.
- * These points stay: all of the last hour, one for each minute of the last day, and one for each hour up to the age
- * that the operator chose. A layer or blob is removed when no point refers to it and it is at least an hour old,
- * because a younger one may belong to a point that is not written yet. If an attachment was deleted from DATA_DIR, a
- * `removals/` object records when. The attachment is removed when no point from before that time is left.
+ * The newest point always stays. Points older than the operator chose are removed. Of the others, these stay: all of
+ * the last hour, one for each minute of the last day, and one for each hour before that. A layer or blob is removed
+ * when no point refers to it and it is at least an hour old, because a younger one may belong to a point that is not
+ * written yet. If an attachment was deleted from DATA_DIR, a `removals/` object records when. The attachment is removed
+ * when no point from before that time is left, and the last point does not have the attachment.
  */
 import { z } from 'zod';
 import type { ObjectStore } from '../bucket/object-store.ts';
@@ -26,8 +27,9 @@ const BATCH = 500;
 const removalSchema = z.object({ attachments: z.array(z.string().refine(isAttachmentName)) });
 
 /**
- * The points to remove.
+ * Chooses the points to remove.
  * @param points the oldest first
+ * @param keepMs how long points are kept
  */
 export function choosePruned(points: readonly ListedPoint[], nowMs: number, keepMs: number): ListedPoint[] {
   const kept = new Set<string>();
@@ -72,6 +74,7 @@ export class PointPruning {
   }
 
   /**
+   * Removes points, layers, blobs and attachments that are due.
    * @param isListed whether the last point has the attachment
    * @returns the attachments that were removed
    * @throws StoreError
@@ -104,7 +107,11 @@ export class PointPruning {
     this.#layers = layers;
   }
 
-  /** @param oldest the oldest point that is kept */
+  /**
+   * Removes attachments that no point has any more.
+   * @param oldest the oldest point that is kept
+   * @returns the attachments that were removed
+   */
   async #removeAttachments(
     oldest: ListedPoint,
     isListed: (attachment: string) => boolean,

@@ -109,13 +109,16 @@ export async function restorePoint(
 }
 
 /**
- * Refuses a destination with data before anything is fetched. Later, `restoreBackup` checks every file and removes
- * an unfinished restore.
+ * Refuses a destination with a database before anything is fetched, unless an unfinished restore left the database.
+ * Later, `restoreBackup` checks every file and removes an unfinished restore.
  */
 function refuseOccupied(into: BackupSource): void {
   const present = [...DATABASES.map((name) => join(into.data_dir, name)), into.capture_db].find(isThere);
   if (present !== undefined && readMarker(into) === null)
-    throw new BackupError(`${present} exists already; restore into an empty DATA_DIR`);
+    throw new BackupError(
+      `${present} exists already, and a restore replaces no files: choose a new DATA_DIR, ` +
+        'or another --db if the file belongs to the capture database',
+    );
 }
 
 async function findPoint(store: ObjectStore, objects: SealedObjects, toMs: number | null): Promise<Point> {
@@ -144,7 +147,10 @@ class PointFetch {
     this.#folder = folder;
   }
 
-  /** @throws BackupError, StoreError; a file system error */
+  /**
+   * Fetches the files, packs the raw files into the databases, and describes the files for a manifest.
+   * @throws BackupError, StoreError; a file system error
+   */
   async run(
     { files }: Point,
     dataKey: Uint8Array | null,
@@ -267,7 +273,10 @@ function writeAll(file: number, bytes: Buffer, at: number): void {
     done += writeSync(file, bytes, done, bytes.length - done, at + done);
 }
 
-/** Whether the place has restore points of `backup --follow`. A folder that cannot be read counts as a plain backup. */
+/**
+ * Whether the place has restore points of `backup --follow`, and not a plain backup. True for every bucket, because
+ * plain backups are only in folders. False for a folder that cannot be read.
+ */
 export function isPointPlace(place: string): boolean {
   return isBucketPlace(place) || existsSync(join(place, ABOUT));
 }

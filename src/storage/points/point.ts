@@ -33,7 +33,7 @@ const LINEAGE = '\\d{8}T\\d{9}Z-[0-9a-f]{8}';
 const POINT_NAME = new RegExp(`^points/(\\d{8}T\\d{9}Z)-(${LINEAGE})\\.json$`);
 const LAYER = new RegExp(`^(?:layers/${LINEAGE}/\\d{8}|blobs/[0-9a-f]{64})$`);
 
-/** The list of attachments: 32 bytes for each, the digest. */
+/** Name of the file of a point that lists its attachments: the digest of each, 32 bytes. */
 export const ATTACHMENTS = 'attachments';
 
 /** Maximum length of a file. Larger lengths are refused, because a restore writes files up to that length. */
@@ -62,7 +62,9 @@ const pointSchema = z.object({
   format: z.literal(PLACE_FORMAT),
   /** The point contains everything that was acknowledged before this time. */
   from: z.iso.datetime(),
-  /** The point contains no data from after this time. */
+  /**
+   * The point contains no data from after this time, except attachments and secrets to which none of its rows refers.
+   */
   at: z.iso.datetime(),
   files: z.array(fileSchema).refine((files) => new Set(files.map(({ name }) => name)).size === files.length),
 });
@@ -98,13 +100,15 @@ export async function listPoints(store: ObjectStore): Promise<ListedPoint[]> {
   return points.sort((a, b) => a.at_ms - b.at_ms || (a.name < b.name ? -1 : 1));
 }
 
-/** @returns null if the place has no points. @throws StoreError */
+/**
+ * Reads to which DATA_DIR a place belongs. @returns null if the place is not one of restore points. @throws StoreError
+ */
 export async function readAbout(store: ObjectStore): Promise<About | null> {
   const bytes = await store.get(ABOUT);
   return bytes === null ? null : parseObject(store, ABOUT, bytes, aboutSchema);
 }
 
-/** @returns null if it was removed. @throws StoreError */
+/** Reads a point. @returns null if the point was removed. @throws StoreError */
 export async function readPoint(
   store: ObjectStore,
   objects: SealedObjects,
@@ -114,7 +118,7 @@ export async function readPoint(
   return bytes === null ? null : parseObject(store, name, objects.open(name, bytes), pointSchema);
 }
 
-/** @throws StoreError if it is not what this version writes */
+/** Parses an object's JSON. @throws StoreError if the JSON is invalid or does not match the schema */
 export function parseObject<Value>(
   store: ObjectStore,
   name: string,

@@ -23,7 +23,7 @@ export class Spool {
     makeFolder(folder, 0o700);
   }
 
-  /** @throws a file system error, with the place */
+  /** Writes an object to the disk, where it waits. @throws a file system error that names the path */
   add(name: string, bytes: Uint8Array): void {
     const path = join(this.#folder, String(this.#count++));
     try {
@@ -37,9 +37,9 @@ export class Spool {
 
   /**
    * Sends all waiting objects.
-   * @param stop aborts before the next object
-   * @returns the number of bytes sent
-   * @throws StoreError; the reason of the signal. A further call sends the remaining objects
+   * @param stop ends the upload before the next object
+   * @returns the number of bytes sent by this call
+   * @throws StoreError; the reason of the signal. A further call sends the remaining objects.
    */
   async send(store: ObjectStore, stop: AbortSignal): Promise<number> {
     let bytes = 0;

@@ -3,7 +3,8 @@
  * is recognized by the fingerprints of its beginnings, which the decoder computes to link turns. Capture
  * process.
  *
- * Bounds: the latest KNOWN_BEGINNINGS beginnings, and KNOWN_SETUPS setups of SETUP_CHARS characters. Forgotten messages are indexed again.
+ * Bounds: the latest KNOWN_BEGINNINGS beginnings, and KNOWN_SETUPS setups of SETUP_CHARS characters. Forgotten messages
+ * are indexed again.
  */
 
 import type { ExchangeTexts, PlacedText } from '../../domain/placed-text.ts';

@@ -4,7 +4,7 @@
  * list one of them without a match. Pure; any thread.
  */
 
-/** @returns a number above 0; 0 means no run */
+/** Computes the number of a run. @returns a number above 0; 0 for null, which means no run */
 export function runKey(runId: string | null): number {
   if (runId === null) return 0;
   let low = 0xdeadbeef;

@@ -1,8 +1,8 @@
 /**
  * Collects the words of exchanges in memory until they are written as a segment. Capture process.
  *
- * Bounds: with SEGMENT_POSTINGS words of exchanges it is full and must be written. It reads TEXT_CHARS
- * characters and EXCHANGE_WORDS different words of each exchange. Later words are not found, and the exchange
+ * Bounds: with SEGMENT_POSTINGS words of exchanges, a builder is full and must be written. Of each exchange, it takes
+ * at most TEXT_CHARS characters and EXCHANGE_WORDS different words. Searches do not find later words, and the exchange
  * counts as cut.
  */
 import { eachWord } from './words.ts';
@@ -44,12 +44,12 @@ export class SegmentBuilder {
   #chars = 0;
   #itsWords = 0;
 
-  /** @param firstId the first exchange that it covers */
+  /** @param firstId id of the first exchange that will be added */
   constructor(firstId: number) {
     this.first_id = firstId;
   }
 
-  /** The last exchange that it covers; the first id minus one if empty. */
+  /** Id of the last exchange that was added; the first id minus one if none was. */
   get last_id(): number {
     return this.first_id + this.#runs.length - 1;
   }
@@ -67,7 +67,7 @@ export class SegmentBuilder {
     return this.#cut;
   }
 
-  /** Identifies its first and its last exchange. */
+  /** The marks of the first and the last exchange. */
   get marks(): readonly [string, string] {
     return this.#marks;
   }

@@ -25,12 +25,12 @@ export function segmentPath(db: string, firstId: number, lastId: number): string
   return join(textIndexFolder(db), `${firstId}-${lastId}.seg`);
 }
 
-/** The name of the file with which a reader reports a damaged segment to the writer. */
+/** Path of the file with which a reader reports a damaged segment to the writer. */
 export function damagePath(path: string): string {
   return `${path}.damaged`;
 }
 
-/** Segments in the order of ids, and segments that a larger one covers. */
+/** Lists the segments in the order of ids, and apart from them the segments that a larger one covers. */
 export function listSegments(db: string): { segments: SegmentFile[]; covered: SegmentFile[] } {
   const all: SegmentFile[] = [];
   for (const name of listNames(db)) {
@@ -49,7 +49,7 @@ export function listSegments(db: string): { segments: SegmentFile[]; covered: Se
   return { segments, covered };
 }
 
-/** All files in the folder. */
+/** Lists the names of all files in the index's folder; an empty list if the folder cannot be read. */
 export function listNames(db: string): string[] {
   try {
     return readdirSync(textIndexFolder(db));
@@ -69,7 +69,7 @@ export function removeSegments(db: string, files: readonly SegmentFile[]): void 
   if (existsSync(folder)) syncPath(folder);
 }
 
-/** Whether it is the name of a segment, or of a file that belongs to one. */
+/** Whether a file's name is that of a segment, or of a file that belongs to a segment. */
 export function isSegmentName(name: string): boolean {
   return /^\d+-\d+\.seg(\.part|\.damaged)?$/.test(name);
 }

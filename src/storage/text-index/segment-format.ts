@@ -40,13 +40,17 @@ export interface SegmentContents {
   nonce: string;
   /** Identifies its source: marks of its first and its last exchange. */
   marks: readonly [string, string];
+  /** Number of different words. */
   words: number;
+  /** Number of words, each counted once for every exchange that contains it. */
   postings: number;
   /** Number of exchanges of which only the beginning is indexed. */
   cut: number;
   /** First word of each block of words. */
   starts: readonly string[];
+  /** The blocks of words. */
   blocks: readonly BlockPlace[];
+  /** The blocks of runs. */
   runs: readonly BlockPlace[];
 }
 
@@ -65,7 +69,7 @@ export class BlockCodec {
     return this.#sealer === null ? packed : this.#sealer.seal(packed, Buffer.from(place));
   }
 
-  /** @throws SegmentDamage */
+  /** Decrypts and decompresses a block. @throws SegmentDamage */
   open(stored: Buffer, crc: number, place: string): Buffer {
     if (crc32(stored) !== crc) throw new SegmentDamage(`${place}: a checksum differs`);
     try {

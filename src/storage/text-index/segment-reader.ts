@@ -20,7 +20,7 @@ import {
 } from './segment-format.ts';
 import { VarintReader } from './varint.ts';
 
-/** Maximum bytes of unpacked blocks of words that are cached. A larger block is not cached. */
+/** Maximum bytes of unpacked blocks that are cached. A block of more than a quarter of this size is not cached. */
 const CACHE_BYTES = 16 << 20;
 const CONTENTS_MAX = 64 << 20;
 
@@ -52,7 +52,7 @@ export class SegmentReader {
   readonly #codec: BlockCodec;
   readonly #cache: BlockCache;
 
-  /** @throws SegmentDamage; a file system error */
+  /** Opens a segment and reads its contents. @throws SegmentDamage; a file system error */
   static open(path: string, key: DataKey | null, cache: BlockCache): SegmentReader {
     const file = openSync(path, 'r');
     try {
@@ -136,7 +136,7 @@ export class SegmentReader {
     });
   }
 
-  /** Reads every block. @throws SegmentDamage */
+  /** Checks the checksum of every block, one at each step. @throws SegmentDamage */
   *check(): Generator<void> {
     for (const [offset, length, crc] of [...this.contents.blocks, ...this.contents.runs]) {
       if (crc32(this.#readAt(offset, length)) !== crc)

@@ -4,8 +4,8 @@
  * arrived too fast, were stored before, or were in a damaged segment are read again from the capture files,
  * newest first. Capture process.
  *
- * A segment is made from one capture file. It is removed when that file is removed, when one of its exchanges
- * is erased, and when it is damaged.
+ * A segment is made from one capture file. It is removed when that file is removed, when it is damaged, and when
+ * it was merged into a larger one. After an erasure, segments with erased exchanges are written again or removed.
  *
  * Bounds: QUEUE_CHARS waiting characters; further texts are read again later. The index may use INDEX_SHARE
  * of the capture files' bytes, or LEAST_BYTES if that is more. Beyond that, the oldest segments are removed,
@@ -38,7 +38,7 @@ const QUEUE_CHARS = 16 << 20;
 const SEGMENT_EXCHANGES = 256;
 /** Number of words between two pauses of writing. */
 const WORDS_AT_ONCE = 512;
-/** Maximum number of exchanges that are read again in one step. */
+/** Maximum number of exchanges that are read again for one segment. */
 const BACKFILL_EXCHANGES = 2_048;
 /** Higher levels of zstd take ten times as long and save 4 %. */
 const ZSTD_LEVEL = 3;
@@ -87,10 +87,11 @@ export interface TextSources {
 export interface TextIndexState {
   /** The last searchable exchange; 0 without one. */
   searched_id: number;
-  /** Stored exchanges that are not searchable yet. */
+  /** Number of stored exchanges that are not searchable: not yet, or not any more because the index was too large. */
   unsearched: number;
-  /** Exchanges that are searchable only in part (their beginning). */
+  /** Number of exchanges of which only the beginning is searchable. */
   cut: number;
+  /** Size of all segments. */
   bytes: number;
   segments: number;
 }
@@ -160,8 +161,9 @@ export class TextIndex {
   }
 
   /**
-   * Accepts the next exchange.
-   * @param listTexts undefined: its texts are read later
+   * Accepts the next exchange. Ignores an exchange that was accepted before or that a segment covers. If too many texts
+   * wait, the texts of the exchange are read again later.
+   * @param listTexts undefined: the texts are read later
    */
   take(
     { id, run_id, mark, entry }: Omit<TextExchange, 'texts'>,
@@ -192,7 +194,7 @@ export class TextIndex {
   }
 
   /**
-   * Removes segments whose capture file was removed or replaced.
+   * Removes segments whose capture file was removed or replaced. Drops work in progress, which begins again later.
    * @throws a file system error
    */
   reconcile(): void {
@@ -220,8 +222,8 @@ export class TextIndex {
   /**
    * Removes exchanges that were erased, one segment after the other. Until the end, nothing else is written.
    * @param runIds of the erased exchanges
-   * @param isPartial some of these runs have other exchanges. Those repeat messages that the index stores under erased
-   *   exchanges, so the segments are rebuilt
+   * @param isPartial whether some of these runs have other exchanges. Those exchanges repeat messages that the index
+   *   has only for erased exchanges, so the segments are removed and built again
    * @throws a file system error
    */
   *erase(
@@ -303,7 +305,7 @@ export class TextIndex {
     while (performance.now() < until && (this.#goOnWriting() || this.#absorb() || this.#closeNewest()));
   }
 
-  /** Stored exchanges that are not searchable yet; at most a second old. */
+  /** Number of stored exchanges that are not searchable, as counted at most a second ago. */
   get behind(): number {
     const now = performance.now();
     if (now - this.#counted.at_ms >= COUNT_MS)
@@ -560,8 +562,9 @@ export class TextIndex {
   }
 
   /**
-   * Reads exchanges that an earlier process left, or that were not readable before.
-   * @returns false if all were read
+   * Checks a block of the segments that are to be checked: those of an earlier process, and those of a failed merge.
+   * Removes a damaged segment.
+   * @returns false if no segment is to be checked
    */
   #goOnChecking(): boolean {
     if (this.#check === null) {
@@ -590,7 +593,7 @@ export class TextIndex {
     this.#check = null;
   }
 
-  /** Reads exchanges that no segment covers. @returns false if all are covered */
+  /** Reads an exchange that no segment covers. @returns false if there is none, or the index is too large */
   #goOnBackfilling(): boolean {
     if (this.#backfill === null && !this.#beginBackfill()) return false;
     const { builder, to, known } = this.#backfill!;

@@ -28,7 +28,7 @@ export class TextQueryError extends Error {
   override readonly name = 'TextQueryError';
 }
 
-/** @throws TextQueryError */
+/** Parses a query. @throws TextQueryError if the query has no word or too many words */
 export function parseTextQuery(text: string): TextQuery {
   const terms: TextTerm[] = [];
   let words = 0;

@@ -182,10 +182,10 @@ export class TextSearch {
   }
 }
 
-/** The ranges of exchanges that segments cover. */
+/** Counts the exchanges that the searched segments do not cover, or cover only in part. */
 class MissingExchanges {
   readonly #covered: SegmentFile[] = [];
-  /** Exchanges that are searchable only in part (their beginning). */
+  /** Number of exchanges of which only the beginning is searchable. */
   cut = 0;
 
   cover(file: SegmentFile, cut: number): void {
@@ -257,7 +257,7 @@ export class TextMatches {
   readonly #numbers: RunNumbers;
   /** For each run, by its number: how many terms of the query it contains, counted up to the first that it lacks. */
   readonly #held: Uint8Array;
-  /** Runs that contain all terms. */
+  /** Number of runs that contain all terms. If `needs_reading`, some of these may lack a phrase. */
   readonly runs: number;
 
   constructor(

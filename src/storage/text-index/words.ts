@@ -76,7 +76,7 @@ export function eachWord(text: string, take: TakeWord): void {
   }
 }
 
-/** Twice the limit, because folding may make a word shorter. */
+/** Folds and cuts a word. Folds at most twice the limit, because folding may make a word shorter. */
 function readWord(text: string, start: number, end: number, isPlain: boolean): string {
   if (isPlain) return text.slice(start, Math.min(end, start + WORD_CHARS));
   return cutWord(foldText(text.slice(start, Math.min(end, start + 2 * WORD_CHARS))));
