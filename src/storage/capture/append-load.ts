@@ -1,6 +1,7 @@
 /**
- * The appends of a log, for long work on the same thread: indexing before a file is sealed, and sealing in commands. Such
- * work leaves exchanges the time to be stored, because an exchange that waits too long is dropped. Capture process.
+ * The appends of a log, for long work on the same thread: indexing before a file is sealed, and sealing in commands.
+ * Such work leaves exchanges the time to be stored, because an exchange that waits too long is dropped. Capture
+ * process.
  */
 import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises';
 
@@ -44,8 +45,8 @@ export class AppendLoad {
   }
 
   /**
-   * Reads messages that have arrived. If there were appends since the last pause, it pauses in proportion to the work since
-   * then.
+   * Lets the thread handle messages that have arrived. If there were appends since the last pause, then pauses in
+   * proportion to the work since that pause.
    * @param tookMs time of the work since the last call, ms
    */
   async rest(tookMs: number): Promise<void> {

@@ -17,8 +17,11 @@ const HEX_NAME = /^[0-9a-f]{64}$/;
 const NAME = /^[\w-]{22,64}$/;
 
 /**
- * Removes the attachments to which only exchanges refer that began before this time. @returns the number of removed
- * files. @throws a file system error
+ * Removes the attachments to which no exchange since this time refers. Removes nothing while damaged capture files
+ * exist, or exchanges from before `noteTouching`.
+ * @param oldestMs when the oldest exchange began, in milliseconds since the epoch
+ * @returns the number of removed files
+ * @throws a file system error
  */
 export async function removeUntouched(path: string, oldestMs: number): Promise<number> {
   const folder = attachmentsFolder(path);

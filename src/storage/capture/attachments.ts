@@ -142,7 +142,7 @@ export function sealAttachment(name: string, content: Uint8Array, key: DataKey):
   return key.sealer(PURPOSE).seal(content, Buffer.from(name));
 }
 
-/** @throws SealError */
+/** Decrypts the content of the file with that name. @throws SealError */
 export function openAttachment(name: string, sealed: Uint8Array, key: DataKey): Buffer {
   return key.sealer(PURPOSE).open(sealed, Buffer.from(name));
 }
@@ -246,7 +246,8 @@ export class AttachmentStore {
   }
 
   /**
-   * Rewrites a file from the cached or stored bytes. @throws the storage's error, including when the bytes are incomplete
+   * Writes a file again with the bytes that the file system returns for it.
+   * @throws a file system error; Error if the bytes do not match the digest; SealError
    */
   #rewrite(name: string, sha256: string): void {
     const path = join(this.#folder, name);
@@ -265,7 +266,9 @@ export class AttachmentStore {
 }
 
 /**
- * @returns false if the file does not exist or has another owner: then it must be written again
+ * Updates the modification time of a file.
+ * @returns false if that fails, for example because the file does not exist or has another owner; then the file must be
+ *   written again
  */
 function touch(path: string, nowMs: number): boolean {
   try {

@@ -3,8 +3,8 @@
  * capture process. Secrets in these bodies are not masked, so the bodies never leave the memory of this thread.
  * The search order is: the last exchange of the same run; exchanges with the same bytes at one of several places of the
  * body, the farthest place first; the last exchanges on the same path (for their headers). The cache is bounded in
- * bytes. It drops the least recently used exchange first, and drops an exchange at once when its successor repeats it
- * completely.
+ * bytes. It drops the least recently used exchange first. It drops an exchange at once when its successor repeats most
+ * of it, unless the exchange is the first of a chain.
  * Each exchange has one memory area for all its bytes, and the length of that area counts. A small Buffer of Node would
  * instead keep its whole 8 KB pool in memory. The areas of dropped exchanges are reused, and also count.
  */
@@ -68,7 +68,7 @@ const CELL_STEPS_LOG = 3;
 /** A free area is reused if its length is at most this many steps above the requested one. */
 const CELLS_LONGER = 4;
 /**
- * Free areas may take the bound divided by `FREE_PART`, plus one exchange; an exchange may take the bound divided by
+ * Free areas may take the bound divided by `FREE_PART`; the area of an exchange may take the bound divided by
  * `ENTRY_PART`.
  */
 const FREE_PART = 4;
@@ -158,7 +158,7 @@ export class BaseCache {
   /**
    * Returns a memory area of at least this length for one exchange. The area may be that of a dropped exchange, whose
    * bodies must not be read any more.
-   * @returns null if the length exceeds the bound
+   * @returns null if the length exceeds the bound for one exchange
    */
   takeMemory(bytes: number): Buffer | null {
     if (bytes > this.#maxBytes / ENTRY_PART) return null;
@@ -178,7 +178,7 @@ export class BaseCache {
   /**
    * Passes the memory area of a base to the successor that repeats it, and drops the base. The common beginning is
    * already in the area.
-   * @returns null if the area is too short, or if other exchanges are stored against the base
+   * @returns null if the area is too short, the base is the first of its chain, or the base was dropped already
    */
   takeOver(base: BaseEntry, bytes: number): Buffer | null {
     if (base.memory.length < bytes || base.id === base.root || !this.#forget(base)) return null;
@@ -240,8 +240,7 @@ export class BaseCache {
 
   /**
    * Keeps an exchange as a possible base.
-   * @param replaced a base whose body the new exchange repeats; it is dropped unless other exchanges are stored against
-   * it
+   * @param replaced a base whose body the new exchange repeats; it is dropped, unless it is the first of the chain
    */
   add(entry: BaseEntry, runId: string | null, path: string, replaced: BaseEntry | null): void {
     if (replaced !== null && replaced.id !== entry.root) this.#drop(replaced);
@@ -256,7 +255,7 @@ export class BaseCache {
     while (this.bytes > this.#maxBytes) this.#drop(this.#entries.oldest!);
   }
 
-  /** @returns whether it existed */
+  /** Removes an entry without freeing its memory area. @returns whether the cache had the entry */
   #forget(entry: BaseEntry): boolean {
     if (!this.#entries.delete(entry.id)) return false;
     this.#bytes -= countHeld(entry);
@@ -273,7 +272,7 @@ export class BaseCache {
     while (this.#freeBytes > this.#maxBytes / FREE_PART) this.#release();
   }
 
-  /** Drops free areas of the length that takes the most memory. */
+  /** Drops one free area of the length that takes the most memory. */
   #release(): void {
     let most: Buffer[] = [];
     let mostBytes = 0;

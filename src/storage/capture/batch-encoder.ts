@@ -70,6 +70,7 @@ export class BatchEncoder {
   }
 
   /**
+   * Encodes a batch, and writes its raw blocks to their files.
    * @param bodyBytes total length of the batch's bodies
    * @throws the storage's error; the caller must then abandon the staged blocks and forget the encoded exchanges
    */
@@ -128,9 +129,9 @@ export class BatchEncoder {
 }
 
 /**
- * Reads what the index needs from the bodies while they are in memory. Later they would have to be decompressed. Exchanges
- * are first encoded and then read, many at once, because the processor is slower if it changes between both for every
- * exchange.
+ * Reads what the index needs from the bodies while they are in memory. Later they would have to be decompressed.
+ * Exchanges are first encoded and then read, many at once, because the processor is slower if it changes between both
+ * for every exchange.
  */
 class BatchFacts {
   readonly read: ExchangeFacts[] = [];

@@ -31,7 +31,7 @@ export interface CutBlock {
    * to be packed.
    */
   waits_in: number | null;
-  /** The block's length, if it is to be packed later. */
+  /** The block's length, if it is to be packed later; otherwise 0. */
   bytes: number;
 }
 
@@ -46,7 +46,8 @@ export interface WritePosition {
 /** The methods of `RawFiles` that a builder needs. */
 export interface RawStage {
   /**
-   * @returns null if the block is too large.
+   * Copies a block into memory, from which it is written to a raw file.
+   * @returns null if the block is too large
    * @throws the storage's error
    */
   stage(parts: readonly Buffer[]): StagedBlock | null;

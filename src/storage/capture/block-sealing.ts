@@ -25,6 +25,7 @@ export function closeBlock(block: Buffer, key: number, sealing: FileSealing | nu
 }
 
 /**
+ * Decrypts a block; returns the block itself without a sealing.
  * @throws SealError if the block is damaged, unencrypted in an encrypted file, or encrypted in an unencrypted file
  */
 export function openBlock(block: Buffer, key: number, sealing: FileSealing | null): Buffer {

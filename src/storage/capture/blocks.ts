@@ -34,8 +34,8 @@ export class BlockReader {
 
   /**
    * @param path the file's path, for messages and for its attachments
-   * @param cache a cache that other readers share; or the maximum bytes of decompressed blocks in the reader's own cache,
-   *   which may take the same again for bodies
+   * @param cache a cache that other readers share; or the maximum bytes of decompressed blocks in the reader's own
+   *   cache, which may take the same again for bodies
    */
   constructor(env: CaptureEnv, path: string, cache: ReadCache | number) {
     this.#env = env;
@@ -76,7 +76,10 @@ export class BlockReader {
     return this.#guard(id, () => decodeMeta(id, decodeRecord(record).meta));
   }
 
-  /** Both bodies, with their attachments restored. @throws {CaptureFileError} also if an attachment is missing */
+  /**
+   * Reads both bodies and restores their attachments; undefined if the exchange is not in this file.
+   * @throws {CaptureFileError} also if an attachment is missing
+   */
   readBodies(id: number, meta: StoredMeta): DecodedBodies | undefined {
     const bodies = this.readStored(id);
     if (bodies === undefined) return undefined;
@@ -158,7 +161,10 @@ export class BlockReader {
     );
   }
 
-  /** Both stored bodies, still with placeholders for attachments. @throws {CaptureFileError} */
+  /**
+   * Reads both stored bodies, with placeholders for attachments; undefined if the exchange is not in this file.
+   * @throws {CaptureFileError}
+   */
   readStored(id: number): StoredBodies | undefined {
     const known = this.#cached.bodies(id);
     if (known !== undefined) return known;

@@ -53,6 +53,7 @@ interface ScanSpan {
 }
 
 /**
+ * Makes the stored copy of a body.
  * @param base an earlier body, whose edits are reused where both bodies are equal; null: none
  * @param prefix length of the common beginning
  * @throws {WorkExceededError} if the search exceeds its work limit
@@ -151,6 +152,7 @@ function editSpan(raw: Buffer, span: ScanSpan, search: BodySearch, inParts: bool
 }
 
 /**
+ * Chooses the attachments that are stored separately, and makes the edits of all attachments that change.
  * @param found attachments, in the order of their places in the body
  * @param files receives those that are stored separately
  * @returns an edit for each attachment that is stored separately or contains a secret
@@ -166,7 +168,7 @@ function takeOutFiles(
     const { start, end, content } = file;
     const inside = findSecrets(content, wanted, work);
     if (inside.length === 0) {
-      // Further ones stay in the body.
+      // Further attachments stay in the body.
       if (files.length === FILES_PER_BODY) continue;
       files.push(file);
       edits.push({ start, end, text: file.placeholder, is_file: true });

@@ -57,6 +57,7 @@ export function describeKeyChange(from: Uint8Array, to: Uint8Array): KeyChange {
 }
 
 /**
+ * Reads the keys of a database.
  * @param dataKey the configured key; null: none
  * @throws DataKeyError if the file of the keys cannot be read
  */

@@ -21,9 +21,9 @@
  * together, because each compression call costs at least 50 to 100 µs.
  *
  * Pieces. If a value does not fit into half a page, LMDB stores it in separate whole pages, which wastes half a page on
- * average. So a block of more than 1,000 bytes is cut into pieces of that size, four of which fill a page. They are in
- * the table `pieces`; the value is then 128, the number of exchanges, the number of the first piece, the count of
- * pieces, and the rest of the block.
+ * average. So a block of 1,000 bytes to 64 KiB is cut into pieces of 1,000 bytes, four of which fill a page. The pieces
+ * are in the table `pieces`; the value is then 128, the number of exchanges, the number of the first piece, the count
+ * of pieces, and the rest of the block.
  *
  * Raw files. Under load, a block is stored uncompressed in a file beside the database (raw-files.ts) until it is
  * packed. The value is then 129, the number of exchanges, the file's number, the offset there and the length. For a
@@ -163,9 +163,7 @@ function countBytes(parts: readonly Buffer[]): number {
   return bytes;
 }
 
-/**
- * @throws {RangeError} if the bytes are not a record
- */
+/** Splits a record into its parts. @throws {RangeError} if the bytes are not a record */
 export function decodeRecord(bytes: Buffer): RecordParts {
   const cursor = new ByteCursor(bytes);
   const baseDistance = cursor.readVarint();
@@ -428,7 +426,7 @@ export function readPackPlace(value: Buffer): PackPlace | null {
 }
 
 /**
- * Joins the pieces of a block.
+ * Returns the whole block of a value in `blocks`: the value itself, its joined pieces, or a block from elsewhere.
  * @param readPiece returns a piece by its number
  * @param readRaw returns a block of a raw file; throws if it does not exist
  * @param readPack returns a block of a pack; may be omitted if the file has all its blocks
@@ -477,7 +475,7 @@ export function isInPieces(value: Buffer): boolean {
   return value[0] === IN_PIECES;
 }
 
-/** Whether a value in `blocks` is a whole uncompressed block. */
+/** Whether a value in `blocks` is a whole uncompressed block of more than 64 KiB. */
 export function isRawBlock(value: Buffer): boolean {
   return value.length > MAX_PIECED_BYTES && value[0] === 0;
 }
@@ -487,9 +485,7 @@ export function readBlockCount(value: Buffer): number {
   return new ByteCursor(value, value[0]! < IN_PIECES ? 5 : 1).readVarint();
 }
 
-/**
- * @throws {RangeError} if the bytes are not a block, or are damaged
- */
+/** Reads the head of a block and checks its checksum. @throws {RangeError} if the bytes are damaged or not a block */
 export function readBlockHead(value: Buffer): BlockHead {
   if (value.length < 8 || crc32(value.subarray(5)) !== value.readUInt32LE(1)) throw new RangeError('damaged');
   const cursor = new ByteCursor(value, 5);

@@ -56,7 +56,7 @@ const CODINGS: Record<string, Coding> = {
   zstd: 'zstd',
 };
 
-/** The encodings in a content-encoding header, outermost last, without identity. */
+/** The encodings in a content-encoding header, outermost last, without `identity` and `aws-chunked`. */
 export function readCodings(header: string | null): string[] {
   if (header === null) return [];
   return header
@@ -108,7 +108,8 @@ interface Inflated {
 }
 
 /**
- * @throws zlib's error, including when the result is larger than `max` bytes or if bytes follow the stream
+ * Decodes one layer of a whole stream synchronously.
+ * @throws zlib's error, also if the result is larger than `max` bytes; RangeError if other bytes follow the stream
  */
 function decodeAtOnce(body: Buffer, coding: Coding, max: number): Buffer {
   const options = { maxOutputLength: max, info: true };

@@ -31,8 +31,8 @@ export type LinkEntry = Pick<
 
 export interface ExchangeFacts {
   /**
-   * The summary, with the run of the request's label; null if it has none. Includes the kind and the wire format, which
-   * may follow from the bodies.
+   * The summary. Its run is that of the request's label; null without a label. Its kind and its wire format may follow
+   * from the bodies.
    */
   summary: ExchangeSummary;
   /** null: the exchange has nothing to decode. */
@@ -57,7 +57,10 @@ export class FactsReader {
     this.#runHeaders = runHeaders;
   }
 
-  /** @param readBodies called only if the bodies are needed; returns undefined if they are not available */
+  /**
+   * Reads the facts of an exchange.
+   * @param readBodies called only if the bodies are needed; returns undefined if they are not available
+   */
   read(meta: StoredMeta, readBodies: () => DecodedBodies | undefined): ExchangeFacts {
     const { record } = meta;
     // Any POST can be a turn, even on an unknown path; other methods cannot.

@@ -42,7 +42,7 @@ interface PlannedWrite {
   indexed: number;
 }
 
-/** Called for each indexed exchange, in id order; the summary has its run. */
+/** Called for each indexed exchange that can be read, in id order. The summary has the run that the index has found. */
 export type TellIndexed = (facts: ExchangeFacts) => void;
 
 export class ExchangeIndex {
@@ -139,7 +139,8 @@ export class ExchangeIndex {
   }
 
   /**
-   * Indexes the next stored exchange. @returns false when all are indexed. A damaged exchange is indexed as unreadable.
+   * Indexes the next stored exchange. A damaged exchange is indexed as unreadable.
+   * @returns false if all exchanges are indexed already
    */
   indexNext(decode: DecodeExchange): boolean {
     if (this.#reader?.decode !== decode)
@@ -170,8 +171,9 @@ export class ExchangeIndex {
   }
 
   /**
-   * Reads an indexed exchange again; null if it is not indexed or does not exist. @throws CaptureFileError if it is
-   * damaged
+   * Reads an indexed exchange again.
+   * @returns null if the exchange is not indexed or does not exist, or the index has no decoder yet
+   * @throws CaptureFileError if the exchange is damaged
    */
   readAgain(id: number): { facts: ExchangeFacts; run_id: string | null } | null {
     if (id < this.#firstId || id > this.indexed || this.#reader === null) return null;

@@ -127,7 +127,10 @@ export class CaptureExpiry {
     this.#expired = { ...this.#expired, attachments: this.#expired.attachments + removed };
   }
 
-  /** When the oldest remaining exchange began; `nowMs` if there are no exchanges; null if that cannot be read. */
+  /**
+   * When the oldest remaining exchange began; `nowMs` if there are no exchanges; 0 if a file cannot be read; null while
+   * a file is being sealed.
+   */
   async #findOldest(nowMs: number): Promise<number | null> {
     let oldest = nowMs;
     const live = await this.#options.log.readFirstStart();
@@ -141,8 +144,8 @@ export class CaptureExpiry {
   }
 
   /**
-   * The times of a file's first and last exchange. For an unreadable file, the time when it was sealed counts as that
-   * of the last exchange.
+   * The times of a file's first and last exchange. For an unreadable file, 0 counts as the time of the first exchange,
+   * and the time when the file was sealed as that of the last one.
    */
   #spanOf({ path, first_id, last_id }: SealedFile): Span {
     let span = this.#spans.get(path);

@@ -263,7 +263,7 @@ export class FileErasure {
   }
 
   /**
-   * Rewrites the summaries of turns that continued an erased turn.
+   * Rewrites the summaries of turns that continued an erased turn, without the id of that turn.
    * @param followers of all files
    */
   unlink(followers: readonly number[]): void {

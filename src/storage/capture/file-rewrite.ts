@@ -26,7 +26,7 @@ interface FileRewrite {
 }
 
 /**
- * When this resolves, the copy is on the disk. If the source is sealed, the copy is read-only.
+ * Writes the copy. It is on the disk when this resolves. If the source is sealed, the copy is read-only.
  * @returns number of blocks that could not be read, and were copied unchanged
  * @throws what `tell` throws, and any disk error, with the path
  */

@@ -49,7 +49,7 @@ export class LmdbView implements View {
   readonly #identity: string;
   #mark: Mark | null;
   #history: string;
-  /** The load in progress; null: there is none, or it writes rows directly into the view, which had no useful rows. */
+  /** The load in progress; null: no load, or a load that writes directly into the view, which had no useful rows. */
   #load: ViewLoad | null = null;
 
   /**

@@ -76,8 +76,8 @@ export interface Accounts extends AccountReads {
   transact<Value>(work: (work: AccountWork) => Value): Promise<Value>;
   /**
    * Removes the rows of a deleted organization: keys, invitations, projects, marks, profiles, alerts, searches. Counts,
-   * payments and the audit log stay. Works in portions, between which other work runs. Rejects with a
-   * store error; the next call removes the rest.
+   * payments and the audit log stay. Works in portions, between which other work runs.
+   * @throws (rejects) a store error; the next call removes the rest
    */
   removeAllOfOrganization(org_id: string): Promise<void>;
   /**

@@ -10,7 +10,7 @@ export interface AlertChange {
   log: string;
 }
 
-/** The outcome of one attempt. */
+/** The outcome of one attempt to deliver a message. */
 export interface AlertAttempt {
   is_delivered: boolean;
   /** The error for people; '' for a delivered message. */
@@ -21,7 +21,7 @@ export interface AlertAttempt {
 export interface AlertReads {
   list(org_id: string): AlertRow[];
   find(org_id: string, id: string): AlertRow | undefined;
-  /** null: the alert was not checked yet. */
+  /** The state after the last check; null: the alert was not checked since it was stored. */
   findState(alert: AlertRow): AlertState | null;
   /** Newest first. @param before only events older than this one; null: all */
   listEvents(alert: AlertRow, page: { limit: number; before: string | null }): AlertEvent[];
@@ -32,7 +32,7 @@ export interface AlertReads {
 /** What a transaction may do. */
 export interface AlertWork extends AlertReads {
   /**
-   * Stores a new or a changed alert. A change resets the alert's state, because it may watch something else
+   * Stores a new or a changed alert. A change resets the alert's state, because the alert may watch something else
    * now.
    */
   put(alert: AlertRow, change: AlertChange): void;

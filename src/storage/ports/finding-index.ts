@@ -30,11 +30,11 @@ export interface FindingIndexStore {
   readNextSeq(codebase: Codebase): number;
   /** Findings without their texts, in the order of their sequence numbers. @param after null: from the first */
   listIndexed(codebase: Codebase, after: number | null, limit: number): IndexedFinding[];
-  /** @returns the sequence number under which the finding is stored */
+  /** Stores a finding and removes those that make room for it. @returns the finding's sequence number */
   store(finding: NewFinding): Promise<number>;
-  /** @param audit entry that is written with the removal; null: no entry */
+  /** Removes findings. @param audit entry that is written with the removal; null: no entry */
   remove(codebase: Codebase, seqs: readonly number[], audit: AuditEntry | null): Promise<void>;
-  /** @param is_last whether every finding then has a vector of this embedder */
+  /** Stores vectors of findings. @param is_last whether every finding then has a vector of this embedder */
   embed(
     codebase: Codebase,
     embedder_id: string,

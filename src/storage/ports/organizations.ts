@@ -30,13 +30,14 @@ export interface OrganizationWork extends OrganizationReads {
   create(fields: { name: string; created_by: string }, nowMs: number): Organization;
   put(organization: Organization): void;
   /**
+   * Adds a member.
    * @throws CatalogueError `conflict` if the user is a member already, or if the user or the organization has reached
    *   its limit
    */
   addMember(member: Omit<Member, 'joined_at'>, nowMs: number): Member;
-  /** @throws CatalogueError `conflict` when the organization would be left without an owner */
+  /** Changes the role of a member. @throws CatalogueError `conflict` if the organization would have no owner */
   changeRole(member: Member, role: Role): Member;
-  /** @throws CatalogueError `conflict` when the organization would be left without an owner */
+  /** Removes a member. @throws CatalogueError `conflict` if the organization would have no owner */
   removeMember(member: Member): void;
   /**
    * Removes the record and all memberships, and records that the organization's data must be removed.

@@ -10,7 +10,7 @@ export interface ProfileReads {
 
 /** What a transaction may do. */
 export interface ProfileWork extends ProfileReads {
-  /** @throws CatalogueError `conflict` if the profile is new and the organization has reached its limit */
+  /** Stores a profile. @throws CatalogueError `conflict` if it is new and the organization has reached its limit */
   put(org_id: string, profile: MonitorProfile): void;
   remove(org_id: string, name: string): void;
 }

@@ -11,9 +11,7 @@ export interface ProjectReads {
 
 /** What a transaction may do. */
 export interface ProjectWork extends ProjectReads {
-  /**
-   * @throws CatalogueError `conflict` if the organization has reached its limit
-   */
+  /** Creates a project. @throws CatalogueError `conflict` if the organization has reached its limit */
   create(fields: Pick<Project, 'org_id' | 'name' | 'created_by'>, nowMs: number): Project;
   put(project: Project): void;
   /** Removes the record, and records that the project's data must be removed. */

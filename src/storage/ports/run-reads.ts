@@ -22,12 +22,12 @@ export interface StepPage {
   limit: number;
 }
 
-/** Every method rejects with a store error if it cannot be read now. */
+/** Every method rejects with a store error if the rows cannot be read now. */
 export interface RunReads {
   /** The steps of a page, in order, of a running or finished run. */
   listSteps(run: RunName, page: StepPage): Promise<StoredStep[]>;
   /**
-   * One step.
+   * Finds one step; undefined if the run has no such step.
    * @param is_finished whether the run is finished; the steps of a finished run may share rows
    */
   findStep(run: RunName, step_index: number, is_finished: boolean): Promise<StoredStep | undefined>;
@@ -44,7 +44,7 @@ export interface RunReads {
   listCounts(org_id: string, first_day: string): Promise<CountedDay[]>;
   /** The counters of one project on these days. Days without counts may be missing. */
   listProjectCounts(org_id: string, project_id: string, days: readonly string[]): Promise<CountedDay[]>;
-  /** Number of all interventions since the beginning. @param project_id null: of all projects */
+  /** Counts all interventions since the beginning, by kind. @param project_id null: of all projects */
   sumInterventions(org_id: string, project_id: string | null): Promise<Partial<UsageCounts>>;
   close(): Promise<void>;
 }

@@ -29,9 +29,9 @@ export interface RunRecords {
   /** The start of a run in any project. */
   findStart(run: RunName): RunStartRow | undefined;
   find(run: RunAddress): StoredRun | undefined;
-  /** The runs in this order, from one snapshot, without those that do not exist. */
+  /** The runs in the order of `runs`, from one snapshot; runs that do not exist are left out. */
   findAll(runs: readonly RunAddress[]): StoredRun[];
-  /** @param isWanted whether a run belongs to the page */
+  /** A page of the list of runs, by the time of their start. @param isWanted whether a run belongs to the page */
   listNewest(page: NewestFirst, isWanted: (run: RunRow) => boolean): Promise<ScannedPage<StoredRun>>;
   /** A portion of a list, by the time of the runs' start. */
   listOldest(portion: OldestFirst): ListedRun[];

@@ -19,11 +19,12 @@ export interface SearchReads {
 /** What a transaction may do. */
 export interface SearchWork extends SearchReads {
   /**
-   * @returns the saved search, or the existing one with the same query
+   * Saves a search, unless the user has saved the same query before.
+   * @returns the new search, or the existing one with the same query
    * @throws CatalogueError `conflict` if the user has the maximum number of searches
    */
   save(owner: SearchOwner, query: string, nowMs: number): SavedSearch;
-  /** @returns false if the user has no such search */
+  /** Removes a search. @returns false if the user has no such search */
   remove(owner: SearchOwner, id: string): boolean;
   /** Removes the searches of a user who leaves the organization. */
   removeAllOf(owner: SearchOwner): void;

@@ -11,11 +11,12 @@ export interface TraceReads {
   /** A trace of exactly the address's project, or without a project if the address has none. */
   findExact(address: TraceAddress): TraceRow | undefined;
   /**
+   * Finds a trace by its id.
    * @param project_id null: the traces of all projects; a trace without a project is preferred
    * @returns undefined if no such trace exists or is visible
    */
   find(org_id: string, project_id: string | null, trace_id: string): TraceRow | undefined;
-  /** @param status null: any */
+  /** A page of the list of traces, by the time of submission. @param status null: any */
   listNewest(page: NewestFirst, status: TraceStatus | null): Promise<ScannedPage<TraceRow>>;
   /** A portion of a list, by the time of submission. */
   listOldest(portion: OldestFirst): ListedTrace[];

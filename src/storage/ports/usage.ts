@@ -1,5 +1,5 @@
 /**
- * Usage that is counted in the main database: of traces and retrievals. The counters of runs may be in the common
+ * Usage that is counted in the main database: of traces and retrievals. The counters of runs may be in the shared
  * database (run-reads.ts). Types; any thread.
  */
 import type { CountedDay, UsageCounts } from '../../domain/usage.ts';
@@ -9,6 +9,6 @@ export interface UsageReads {
   listCounts(org_id: string, first_day: string): CountedDay[];
   /** The counters of one project on these days. Days without counts may be missing. */
   listProjectCounts(org_id: string, project_id: string, days: readonly string[]): CountedDay[];
-  /** Number of all interventions since the beginning. @param project_id null: of all projects */
+  /** Counts all interventions since the beginning, by kind. @param project_id null: of all projects */
   sumInterventions(org_id: string, project_id: string | null): Partial<UsageCounts>;
 }

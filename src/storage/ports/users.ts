@@ -11,12 +11,15 @@ export interface SignIn extends Identity {
 /** Reads show the state at the time of the call; in a transaction also its own writes. */
 export interface UserReads {
   /**
+   * Finds the id of the user with an identity.
    * @returns undefined for an identity without an account
    * @throws CatalogueError `unauthenticated` if the token is older than the deletion of the account
    */
   findId(identity: Identity, nowMs: number): string | undefined;
   find(id: string): User | undefined;
-  /** Users with this address. There may be several, because several identity providers may confirm the same address. */
+  /**
+   * Ids of the users with this address. Several identity providers may confirm the same address for different users.
+   */
   listWithEmail(email: string): Iterable<string>;
 }
 

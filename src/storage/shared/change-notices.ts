@@ -1,8 +1,9 @@
 /**
  * Counts the notices of rows that other boxes changed, and which of them the threads with indexes in memory have
  * applied. A request with a position waits for the view and for these threads, because an index gets the rows later
- * than the view. After a restart of the store thread, it waits until the followers of the former store thread have
- * connected again and have all rows. Any thread; only one thread of a box has an instance.
+ * than the view. After a restart of the store thread, such a request waits until the followers of the former store
+ * thread have connected again and have all rows, or count as ended. Any thread; only one thread of a box has an
+ * instance.
  */
 import type { SeatState } from './seat.ts';
 
@@ -34,8 +35,9 @@ export class ChangeNotices<Follower> {
   }
 
   /**
-   * @param isAgain whether it followed a former store thread, so that it may have missed changes; otherwise it has just
-   * read all rows
+   * Adds a follower.
+   * @param isAgain whether the follower had another channel before, so that it may have missed changes; otherwise it
+   *   has just read all rows
    */
   add(follower: Follower, isAgain = false): void {
     this.#applied.set(follower, isAgain ? 0 : this.#state.changes);
@@ -47,13 +49,14 @@ export class ChangeNotices<Follower> {
     if (this.#applied.delete(follower)) this.#settle();
   }
 
-  /** @returns number of the next notice; send it to all followers before the view's position is published */
+  /** Counts a notice. @returns its number. Send the notice to all followers before the view's position is published. */
   next(): number {
     this.#state.changes += 1;
     this.#settle();
     return this.#state.changes;
   }
 
+  /** Records that a follower has applied all notices up to a number. */
   note(follower: Follower, applied: number): void {
     if (!this.#applied.has(follower)) return;
     this.#applied.set(follower, applied);

@@ -3,8 +3,8 @@
  * boxes commit. Any thread; only one thread of a box has an instance.
  *
  * At most one statement runs at a time. Commits that arrive in the meantime wait, and are then sent together. If the
- * connection breaks, the batch is kept. The next session says whether the database has decided it; if not, it is sent
- * again. So each proposal is decided once, even if it is sent several times.
+ * connection breaks, the batch is kept. The next session says whether the database has decided the batch; if not, the
+ * batch is sent again. So each proposal is decided at most once, even if it is sent several times.
  */
 import { randomUUID } from 'node:crypto';
 import {
@@ -43,7 +43,8 @@ const WAITING = 4_096;
 /** Makes commits and says when they can be read. */
 export interface Committer {
   /**
-   * @returns the verdict, once the view shows the commit, or what it conflicts with
+   * Sends a proposal to the database.
+   * @returns the verdict, once the view shows the commit or the commits with which the proposal conflicts
    * @throws TruthUnavailableError: the proposal may or may not be decided later; RangeError if it is too large
    */
   commit(proposal: Proposal): Promise<Verdict>;
@@ -107,12 +108,12 @@ export class Follower implements Committer {
     return this.#view.mark?.position ?? 0;
   }
 
-  /** How old the view may be: it has everything that was committed before this time. */
+  /** How old the view may be, in milliseconds: the view has everything that was committed at least that long ago. */
   get stale_ms(): number {
     return performance.now() - this.#currentAtMs;
   }
 
-  /** Why the database cannot be used now; null if it can. */
+  /** Why the last use of the database failed; null after a use that succeeded, and before the first. */
   get failure(): Error | null {
     return this.#failure;
   }
@@ -165,7 +166,7 @@ export class Follower implements Committer {
     });
   }
 
-  /** Stops following. Commits that are not decided yet reject. */
+  /** Stops following. Commits whose verdicts have not arrived reject. */
   async close(): Promise<void> {
     this.#closed = true;
     this.#wake?.();
@@ -195,7 +196,7 @@ export class Follower implements Committer {
     await this.#session?.close();
   }
 
-  /** Resolves after the time, or when it is woken. */
+  /** Waits for the time, or until `#wake` is called. */
   #pause(ms: number): Promise<void> {
     return new Promise((resolve) => {
       const timer = setTimeout(() => this.#wake?.(), ms);
@@ -232,7 +233,10 @@ export class Follower implements Committer {
     this.#learn(session.last_batch);
   }
 
-  /** Settles or keeps the batch that the last session sent. */
+  /**
+   * Settles the batch without a verdict that an earlier session sent, or keeps it to be sent again.
+   * @param last what the database has decided last for this box
+   */
   #learn(last: TruthSession['last_batch']): void {
     const sent = this.#sent;
     this.#batches = last?.number ?? 0;

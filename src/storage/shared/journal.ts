@@ -1,6 +1,7 @@
 /**
  * The journal of persistent actors that several boxes share (../../runtime/journal.ts). If two boxes continue the same
- * actor, one of them gets an error, and its actor starts again with the events of the other box. Any thread with actors.
+ * actor, one of them gets an error, and its actor starts again with the events of the other box. Any thread with
+ * actors.
  */
 import {
   type JournalStore,
@@ -15,7 +16,10 @@ import type { View } from './view.ts';
 /** Maximum number of attempts of a commit that conflicts with other commits. */
 const ATTEMPTS = 20;
 
-/** @returns the journal's error if the database could not be reached, otherwise the thrown error */
+/**
+ * Converts an error for the journal's callers.
+ * @returns JournalUnavailableError for a TruthUnavailableError; another error unchanged; an Error for any other value
+ */
 export function toJournalError(thrown: unknown): Error {
   if (thrown instanceof TruthUnavailableError)
     return new JournalUnavailableError(thrown.message, { cause: thrown });

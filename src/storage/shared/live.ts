@@ -45,7 +45,7 @@ export interface LiveHead {
   lost_id: number;
 }
 
-/** Entries of an organization after an id. */
+/** An organization's events and removals after an id. */
 export interface LiveDelta extends LiveHead {
   /** In order of their ids. If there are as many as the limit, there may be more. */
   stored: StoredLive[];

@@ -1,21 +1,23 @@
 /**
- * Reports at intervals that the box lives, over a separate connection, and runs rounds of other work over it. Any
- * thread; only one thread of a box has an instance.
+ * Reports at intervals that the box lives, over a separate connection, and runs rounds of other work over the same
+ * connection. Any thread; only one thread of a box has an instance.
  */
 import { randomUUID } from 'node:crypto';
 import type { LiveSession, LiveTruth } from './live.ts';
 
 /** Work that uses the pulse's session. */
 interface PulseWork {
-  /** Time until the next round is due. */
+  /** Time in milliseconds until the next round is due. */
   readonly due_in_ms: number;
   /** @throws TruthUnavailableError */
   round(session: LiveSession): Promise<void>;
-  /** Called when the session has broken. The database may or may not have received the last call. */
+  /**
+   * Called when a round or an attempt to connect has failed. The database may or may not have received the last call.
+   */
   fail(error: Error): void;
 }
 
-/** The boxes that live, and which of them this one is. */
+/** The ids of this box and of all boxes that live. */
 interface LiveBoxes {
   box: string;
   live: ReadonlySet<string>;
@@ -101,7 +103,7 @@ export class Pulse {
     }
   }
 
-  /** Resolves after the time, or when it is woken. */
+  /** Waits for the time, or until `#wake` ends the pause. */
   #pause(ms: number): Promise<void> {
     return new Promise((resolve) => {
       const end = () => {

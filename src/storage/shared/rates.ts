@@ -21,15 +21,18 @@ export interface RatesDelta {
   changed: StoredRate[];
 }
 
+/** A new value of an entry. */
 export interface RateWrite {
+  /** As in {@link StoredRate}. */
   key: number;
   /** Version of the known entry; 0: no entry is known. */
   base: number;
+  /** JSON; null: remove the entry. */
   data: string | null;
 }
 
 export interface RatesSession {
-  /** @returns the entries with later versions @throws TruthUnavailableError */
+  /** Reads the entries with versions after the given one. @throws TruthUnavailableError */
   readRates(after: number): Promise<RatesDelta>;
   /**
    * Writes each entry, unless the stored entry has another version than `base`, or the entry is new and there are too

@@ -15,13 +15,15 @@ export class RowSealing {
     this.#identity = identity;
   }
 
-  /** @returns the value to store in the database */
+  /** Encrypts the value of a row. @returns the value to store in the database; null for a removed row */
   seal(row: StoredRow): Buffer | null {
     if (this.#sealer === null || row.value === null) return row.value;
     return this.#sealer.seal(row.value, this.#placeOf(row));
   }
 
-  /** @throws TruthRefusedError if no box stored this value in this row */
+  /**
+   * Decrypts the value of a row. @throws TruthRefusedError if no box with this data key stored the value in this row
+   */
   open(row: StoredRow): StoredRow {
     if (this.#sealer === null || row.value === null) return row;
     try {

@@ -57,7 +57,7 @@ export function placeOfRunRow(table: string, key: Buffer): RunRowPlace {
   return FOLLOWED_TABLES.has(table) ? 'followed' : 'own';
 }
 
-/** The actor whose history has this key, as it begins the keys of the history. */
+/** The actor whose history has this key: its kind, and the beginning of all keys of the history. */
 export function historyOf(key: Buffer): { kind: string; actor: Buffer } {
   return { kind: kindOf(key), actor: actorOf(key) };
 }

@@ -29,7 +29,7 @@ export class CommitBuilder {
     this.#tables = tables;
   }
 
-  /** @throws TypeError for a change that is not possible in the table */
+  /** Adds a change to the commit. @throws TypeError for a change that is not possible in the table */
   add(change: Change): void {
     const { op, database: table, key } = change;
     if (this.#tables.counters.has(table)) {

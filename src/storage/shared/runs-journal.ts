@@ -10,8 +10,8 @@ import { CommitBuilder, type RunTables } from './runs-commit.ts';
 import type { HeldActor, LostActor, RunsStore } from './runs-store.ts';
 
 /**
- * Maximum number of terms that are kept, more than there are actors in memory. Beyond it, the least recently used one
- * is dropped, and its actor is loaded again after its next commit.
+ * Maximum number of terms that are kept, more than there are actors in memory. Beyond it, the least recently used term
+ * is dropped. The next commit of its actor then counts as lost, and the actor is loaded again.
  */
 const TERMS = 200_000;
 
@@ -62,7 +62,10 @@ export class SharedRunsJournal implements JournalStore {
     );
   }
 
-  /** Drops the actor's term. The actor is loaded again before its next write. */
+  /**
+   * Drops the actor's term. The actor must be loaded again before its next write, because a commit without a term
+   * counts as lost.
+   */
   letGo(kind: string, key: string): void {
     this.#terms.delete(encodeActor(kind, key).toString('latin1'));
   }
@@ -93,7 +96,7 @@ export class SharedRunsJournal implements JournalStore {
     this.#closed = true;
   }
 
-  /** Takes an actor again if another box has taken it before the answer arrived. */
+  /** Takes an actor. Takes it again if another box has taken it before the answer arrived. */
   async #take(actor: Buffer, name: string): Promise<HeldActor> {
     try {
       for (;;) {

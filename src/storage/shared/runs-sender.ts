@@ -1,10 +1,10 @@
 /**
- * Sends a box's commits and take-overs of runs to the database. All threads' commits are one statement, and their
- * take-overs another; both are sent together. Any thread; only one thread of a box has an instance, beside the follower
- * (follower.ts), whose view shows the rows that every box follows.
+ * Sends a box's commits and take-overs of runs to the database. The commits of all threads are sent in one statement,
+ * and the take-overs in another; both are sent together. Any thread; only one thread of a box has an instance, beside
+ * the follower (follower.ts), whose view shows the rows that every box follows.
  *
- * At most one batch of commits is sent at a time; commits that arrive in the meantime are in the next one. If the
- * connection breaks, the batch is kept. The next session says whether it was stored; if not, it is sent again.
+ * At most one batch of commits is sent at a time. Commits that arrive in the meantime are in the next batch. If the
+ * connection breaks, the batch is kept. The next session says whether the batch was stored; if not, it is sent again.
  */
 import { randomUUID } from 'node:crypto';
 import type { Follower } from './follower.ts';
@@ -40,13 +40,13 @@ const BATCH_TAKINGS = 64;
  */
 const WAITING = 16_384;
 
-/** What happens to runs, for metrics. */
+/** Callbacks for metrics of runs. */
 export interface RunsWatcher {
   /** Actors that this box took from others. */
   onTakeOvers(count: number): void;
   /** Commits that stored nothing, because another box has the actor. */
   onLost(count: number): void;
-  /** Takings that had to wait, because another box had just taken the actor. */
+  /** Take-overs that had to wait, because another box had just taken the actor. */
   onHeld(count: number): void;
   /** A tick: one round trip with so many commits. */
   onTick(commits: number): void;
@@ -180,7 +180,11 @@ export class RunsSender implements RunsStore {
     return new TruthUnavailableError(this.#failure?.message ?? 'the database does not answer');
   }
 
-  /** Reads independently of the ticks. If the connection breaks, the read is repeated within the time limit. */
+  /**
+   * Reads without waiting for the next tick. If the connection breaks, repeats the read until `patience_ms` have
+   * passed.
+   * @throws TruthUnavailableError
+   */
   async #read<Value>(work: (session: RunsSession) => Promise<Value>): Promise<Value> {
     if (this.#reads >= WAITING) throw new TruthUnavailableError('too many reads wait for the database');
     this.#reads++;
@@ -242,15 +246,15 @@ export class RunsSender implements RunsStore {
   }
 
   /**
-   * Drops a batch that the database refuses, so that it does not block later ones. The box then connects with another
-   * id, which owns no actors.
+   * Drops a batch that the database refuses, once no caller waits for it, so that it does not block later batches. The
+   * box then connects with another id, which owns no actors.
    */
   #giveUpRefused(thrown: unknown): void {
     const isAwaited = this.#sent?.entries.some(({ settle }) => settle !== null) ?? false;
     if (thrown instanceof TruthRefusedError && !isAwaited) this.#sent = null;
   }
 
-  /** Resolves after the time, or when it is woken. @returns whether the time has passed */
+  /** Waits for the time, or until `#wake` is called. @returns whether the time has passed */
   #pause(ms: number): Promise<boolean> {
     return new Promise((resolve) => {
       const end = (isOver: boolean) => {
@@ -287,7 +291,11 @@ export class RunsSender implements RunsStore {
     for (const look of [...this.#onSession]) look();
   }
 
-  /** Settles or keeps the batch that the last session sent. */
+  /**
+   * Settles the batch without an outcome that an earlier session sent, or keeps it to be sent again. If the database
+   * has another last batch than this box, gives the box a new id and drops the session.
+   * @param last what the database has stored last for this box
+   */
   #learn(last: RunsSession['last_batch']): void {
     const sent = this.#sent;
     const number = last?.number ?? 0;
@@ -378,7 +386,7 @@ export class RunsSender implements RunsStore {
     void this.#show(position).then((failure) => entry.settle?.(failure ?? { term, rows }));
   }
 
-  /** Waits until the view shows a position. @returns an error if it does not in time */
+  /** Waits until the view shows a position. @returns an error if the view does not show it in time; otherwise null */
   async #show(position: number): Promise<TruthUnavailableError | null> {
     const isShown = await this.#follower.reach(position, this.#times.patience_ms);
     return isShown ? null : new TruthUnavailableError('the view does not follow the database');

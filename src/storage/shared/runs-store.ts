@@ -30,10 +30,9 @@ export interface RunsStore extends Pick<RunsSession, 'readRows' | 'readRange' | 
   take(actor: Buffer): Promise<HeldActor>;
   /**
    * Stores the commits, each completely or not at all.
-   * @returns which of them (from 0) have a former term: nothing of these was stored. Once the view shows the rows
-   * that
-   *   every box follows
-   * @throws TruthUnavailableError: each may or may not be stored; RangeError for one that is too large
+   * @returns the indexes (from 0) of the commits with a former term, of which nothing was stored. Resolves once the
+   *   view shows those stored rows that every box follows.
+   * @throws TruthUnavailableError: each commit may or may not be stored; RangeError if a commit is too large
    */
   commit(commits: readonly ActorCommit[]): Promise<number[]>;
 }

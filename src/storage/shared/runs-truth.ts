@@ -14,8 +14,9 @@ import type { ReadRange, StoredRow, TruthRefusedError } from './truth.ts';
  */
 export const OWNERS = 'owners';
 
-/** A range of rows to remove, or only its first ones. */
+/** A range of rows to remove. */
 export interface RowRemoval extends ReadRange {
+  /** Only the first rows of the range, at most this many; null: all. */
   limit: number | null;
 }
 
@@ -46,9 +47,9 @@ export interface ActorCommit {
 }
 
 export interface RunsOutcome {
-  /** Which of the commits (from 0) have a former term: nothing of them was stored. */
+  /** Indexes (from 0) of the commits with a former term, of which nothing was stored. */
   lost: readonly number[];
-  /** Position of the shared rows; null: there were none. */
+  /** Position at which the shared rows of the batch were stored; null: it stored no shared rows. */
   position: number | null;
 }
 
@@ -70,21 +71,23 @@ export interface SummedRow {
 }
 
 /**
- * One box's connection for runs. Calls of `take` and `commit` may be made without waiting for the last one, and take effect in
- * their order.
+ * One box's connection for runs. `take` and `commit` may be called before the previous call has ended; the calls take
+ * effect in their order.
  */
 export interface RunsSession {
   /** The outcome of the last batch of this box, in any session; null before the first. */
   readonly last_batch: ({ number: number } & RunsOutcome) | null;
   /**
-   * Makes the box the owner of actors, and reads their histories, all in one statement. Each actor may be there once.
+   * Makes the box the owner of actors, and reads their histories, all in one statement.
+   * @param actors each at most once
    * @returns null for an actor that another box has taken so recently that it could not work yet: try again soon
    * @throws TruthUnavailableError; the box may then own them, for a term that it does not know
    */
   take(actors: readonly Buffer[]): Promise<(TakenActor | null)[]>;
   /**
-   * Stores the commits whose terms are present, all in one statement. Each actor may be there once.
+   * Stores the commits whose terms are the present ones of their actors, all in one statement.
    * @param batch number of the last batch plus one
+   * @param commits at most one of each actor
    * @throws TruthUnavailableError if it is unknown whether the batch was stored: the next session's `last_batch` says
    */
   commit(batch: number, commits: readonly ActorCommit[]): Promise<RunsOutcome>;

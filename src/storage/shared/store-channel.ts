@@ -65,7 +65,10 @@ export class StoreChannel {
     return this.#open !== null && this.#open.thread === this.#state.thread;
   }
 
-  /** @throws TruthUnavailableError; the error of the store thread */
+  /**
+   * Sends a question to the store thread and waits for the answer. @throws TruthUnavailableError; the error of the
+   * store thread
+   */
   async ask(makeQuestion: (id: number) => StoreQuestion): Promise<StoreAnswer> {
     const port = await this.#connect();
     const id = this.#nextId++;

@@ -51,7 +51,7 @@ export class StoreClient implements Committer {
     return (answer as { is_reached: boolean }).is_reached;
   }
 
-  /** Asks about the live stream. */
+  /** Sends a question about the live stream (actors/live-hub/protocol.ts) and returns the answer. */
   async askLive(question: unknown): Promise<unknown> {
     const answer = await this.#channel.ask((id) => ({ id, live: question }));
     return (answer as { live: unknown }).live;

@@ -16,6 +16,7 @@ import {
 
 /** The first message, which is sent directly to the store thread. It contains one end of a channel. */
 export interface StoreGreeting {
+  /** Identity of the database (`StoreSeat.identity`). */
   understudy_store: string;
   port: MessagePort;
   /** Which notices the thread follows; null: none. */
@@ -24,10 +25,12 @@ export interface StoreGreeting {
   is_again: boolean;
 }
 
-/** Rows that other boxes change, or actors that they take. */
+/** `changes`: rows that other boxes change. `losses`: actors that other boxes take. null: none. */
 export type StoreFollowing = 'changes' | 'losses' | null;
 
+/** A question of a thread. `id` is repeated in the answer. */
 export type StoreQuestion =
+  /** A packed {@link Proposal} to commit. */
   | { id: number; commit: Uint8Array }
   /** Wait until the view shows a position. */
   | { id: number; reach: number; within_ms: number }
@@ -36,7 +39,7 @@ export type StoreQuestion =
   /** A packed {@link RunsQuestion}. */
   | { id: number; runs: Uint8Array };
 
-/** The indexes of the thread have applied all notices of changes up to this one. */
+/** A message to the store thread: the thread's indexes have applied all notices of changes up to this number. */
 export interface StoreApplied {
   applied: number;
 }
@@ -61,9 +64,15 @@ export type StoreAnswer =
 export type StoreTold =
   /** Events of the live stream that the thread follows. */
   | { told: unknown }
-  /** Rows that other boxes changed, packed; null: everything was loaded again. With the number of this notice. */
+  /**
+   * `changed`: the rows that other boxes changed, packed; null: any row may have changed. `changes`: the number of this
+   * notice among the notices of changes.
+   */
   | { changed: Uint8Array | null; changes: number }
-  /** Actors that other boxes have taken, packed; null: any. With the number of this notice. */
+  /**
+   * `lost`: the actors that other boxes have taken, packed; null: any actor may have been taken. `notices`: the number
+   * of this notice among the notices of lost actors.
+   */
   | { lost: Uint8Array | null; notices: number };
 
 /** An error as plain data, because errors lose their class between threads. */
@@ -100,7 +109,7 @@ export function packRuns(value: unknown): Uint8Array {
   return packr.pack(value);
 }
 
-/** @returns the same value; its bytes are views of the packed ones */
+/** Unpacks what {@link packRuns} has packed. Byte fields of the result are views of the packed bytes. */
 export function unpackRuns(bytes: Uint8Array): unknown {
   return packr.unpack(toBuffer(bytes));
 }

@@ -34,7 +34,11 @@ export class SharedTables implements Tables {
     return this.#view.tables.snapshot(tables, work);
   }
 
-  /** @param work may run several times; only the last run counts */
+  /**
+   * Runs a transaction on the view and sends its writes to the database. Repeats this after a conflict.
+   * @param work may run several times; only the last run counts
+   * @throws TruthUnavailableError, also after 20 conflicts; what `work` throws
+   */
   async transact<Value>(work: (transaction: TableTransaction) => Value): Promise<Value> {
     const first = await this.#attempt(work);
     if (first !== null) return first.value;
@@ -53,7 +57,7 @@ export class SharedTables implements Tables {
     throw new TruthUnavailableError('other commits to the same rows always came first');
   }
 
-  /** @returns null for a conflict */
+  /** Runs the transaction once. @returns null for a conflict */
   async #attempt<Value>(work: (transaction: TableTransaction) => Value): Promise<{ value: Value } | null> {
     const { value, base, history, reads, writes } = this.#view.attempt(work);
     // All reads saw the same position, so a transaction without writes needs no check.

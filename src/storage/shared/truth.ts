@@ -23,11 +23,14 @@ export interface ReadRange {
 
 /** A transaction that a box wants to make. */
 export interface Proposal {
-  /** Position of the view that it read. */
+  /** Position of the view that the transaction read. */
   base: number;
-  /** History of the view that it read. The database cannot check reads of another history, such as before a restore. */
+  /**
+   * History of the view that the transaction read. The database cannot check reads of another history, such as the one
+   * before a restore.
+   */
   history: string;
-  /** If another commit after `base` changed a row in one of these ranges, this is a conflict. */
+  /** If another commit after `base` changed a row in one of these ranges, the proposal has a conflict. */
   reads: readonly ReadRange[];
   /** Each row once. */
   writes: readonly StoredRow[];
@@ -36,7 +39,7 @@ export interface Proposal {
 /** Position of the commit; null: there was a conflict, and nothing was written. */
 export type Verdict = number | null;
 
-/** Identifies a state of the database. With it, a view recognizes whether it is a view of this history. */
+/** Identifies a state of the database. A view uses its mark to find out whether the database still has this history. */
 export interface Mark {
   position: number;
   /** Random, new with each commit: two databases with the same position but different commits have different marks. */
@@ -86,7 +89,9 @@ export interface TruthSession {
    * @throws TruthUnavailableError, or what `onRows` throws
    */
   load(onRows: (rows: StoredRow[]) => void): Promise<Mark>;
-  /** Whether the database had this mark at some time; false also if that was too long ago. @throws TruthUnavailableError */
+  /**
+   * Whether the database had this mark at some time; false also if that was too long ago. @throws TruthUnavailableError
+   */
   knows(mark: Mark): Promise<boolean>;
   /** Removes data that no box needs any more. @throws TruthUnavailableError */
   tidy(): Promise<void>;

@@ -9,7 +9,7 @@ import type { Mark, ReadRange, StoredRow } from './truth.ts';
 /** The result of a transaction that was run on the view. */
 export interface Attempt<Value> {
   value: Value;
-  /** The position at which it read. */
+  /** Position and history of the view that the transaction read. */
   base: number;
   history: string;
   reads: ReadRange[];

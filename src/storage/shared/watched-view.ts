@@ -1,6 +1,6 @@
 /**
- * A view that reports which rows other boxes changed. It is told about the box's own commits, so that it does not
- * report them. Any thread; only the thread that applies changes to the view uses it.
+ * A view that reports which rows other boxes changed. The caller notes the box's own commits, so that their rows are
+ * not reported. Any thread; only the thread that applies changes to the view uses it.
  */
 import type { JournalWrite, StoredActor } from '../../runtime/journal.ts';
 import type { TableTransaction } from '../tables.ts';

@@ -593,7 +593,7 @@ export class TextIndex {
     this.#check = null;
   }
 
-  /** Reads an exchange that no segment covers. @returns false if there is none, or the index is too large */
+  /** Reads an exchange that no segment covers. @returns false if segments cover all, or the index is too large */
   #goOnBackfilling(): boolean {
     if (this.#backfill === null && !this.#beginBackfill()) return false;
     const { builder, to, known } = this.#backfill!;
