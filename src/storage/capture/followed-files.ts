@@ -125,8 +125,8 @@ export class FollowedFiles {
   }
 
   /**
-   * The newest exchanges that are stored and not listed yet, newest first, at most CAPTURE_NEWEST.exchanges. The cost does not
-   * depend on how many wait. @throws CaptureFileError
+   * The newest exchanges that are stored and not listed yet, newest first, at most CAPTURE_NEWEST.exchanges. The cost
+   * does not depend on how many wait. @throws CaptureFileError
    */
   newestUnlisted(): NewestExchange[] {
     const listed = this.#listedId();
@@ -165,7 +165,9 @@ export class FollowedFiles {
     return this.#parts[0]?.first_id ?? 1;
   }
 
-  /** Records without headers by ascending id, without damaged, unindexed or erased exchanges. @throws CaptureFileError */
+  /**
+   * Records without headers by ascending id, without damaged, unindexed or erased exchanges. @throws CaptureFileError
+   */
   *summaries(filter: { run_id?: string; from_id?: number } = {}): Generator<ExchangeSummary> {
     const listed = this.#listedId();
     for (const part of this.#parts) {
@@ -202,12 +204,15 @@ export class FollowedFiles {
     return all;
   }
 
-  /** The record of an exchange; undefined if the exchange does not exist or is damaged. */
+  /**
+   * The record of an exchange; undefined if the exchange does not exist or is damaged.
+   * @throws CaptureFileError `remote` if the bucket with the exchange cannot be read now
+   */
   exchange(id: number): ExchangeRecord | undefined {
     return skipDamage(() => this.record(id));
   }
 
-  /** The stored copy in the form that decoders take; undefined if the exchange does not exist or is damaged. */
+  /** The stored copy in the form that decoders take; otherwise like `exchange`. */
   copy(id: number): StoredCopy | undefined {
     const part = this.#partOf(id);
     return part === undefined ? undefined : skipDamage(() => this.#read(part).copy(id));
@@ -225,7 +230,7 @@ export class FollowedFiles {
     return part === undefined ? undefined : this.#read(part).body(id, side);
   }
 
-  /** Whether the attachment with that SHA-256 is stored. */
+  /** Whether the attachment with that SHA-256 is stored on this machine. */
   hasFile(sha256: string): boolean {
     const folder = attachmentsFolder(this.#db);
     const keys = readCaptureKeys(this.#db, this.#options.data_key);

@@ -104,7 +104,8 @@ export class HeadPreparer {
   }
 
   /**
-   * @param work the work limit of the exchange; the length of the answer's head is added to it
+   * Masks the heads of an exchange, and finds the secrets to search for in its bodies.
+   * @param work the work limit of the exchange; if the answer's head is searched, its length is added to the limit
    * @throws {import('../../redaction/work.ts').WorkExceededError} if masking exceeds the limit
    */
   prepare(exchange: CapturedExchange, work: Work): PreparedHeads {

@@ -33,6 +33,7 @@ export class IndexBacklog {
   }
 
   /**
+   * Measures how far the index is behind. Drops the marks of indexed exchanges.
    * @param indexed id of the last exchange before the first that the index lacks
    * @param exchanges number of exchanges that the index lacks
    */

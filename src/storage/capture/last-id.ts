@@ -13,9 +13,7 @@ function placeOf(path: string): string {
   return `${path}.last-id`;
 }
 
-/**
- * @returns the id; 0 if the file does not exist or is not valid
- */
+/** Reads the last assigned id of a database; 0 if the file does not exist, cannot be read or is not valid. */
 export function readLastId(path: string): number {
   try {
     const id = Number(readFileSync(placeOf(path), 'latin1'));

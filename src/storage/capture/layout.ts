@@ -17,10 +17,10 @@
  *   capture.mdb.raw/<number>.raw     blocks that arrived too fast to be packed at once (raw-files.ts)
  *
  * Tables: `meta` (format, first id, last indexed id), `blocks` (id of the first exchange → a block of exchanges),
- * `pieces` (the rest of large blocks), `facts` (the exchange index, see summary-table.ts, and the newest exchanges that it
- * lacks, see newest-exchanges.ts), `tails` (id of a turn → what is needed to link later turns to it, see
- * turn-links.ts), `waiting` (key of a block that is not packed yet → its raw file), `early` (id of an exchange → facts of
- * it and later exchanges that wait for their turn in the index, see early-facts.ts).
+ * `pieces` (the rest of large blocks), `facts` (the exchange index, see summary-table.ts, and the newest exchanges that
+ * it lacks, see newest-exchanges.ts), `tails` (id of a turn → what is needed to link later turns to it, see
+ * turn-links.ts), `waiting` (key of a block that is not packed yet → its raw file), `early` (id of an exchange → facts
+ * of it and later exchanges that wait for their turn in the index, see early-facts.ts).
  */
 import { chmodSync, existsSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { basename, dirname, extname, join } from 'node:path';
@@ -511,7 +511,7 @@ export function attachmentsFolder(path: string): string {
   return `${livePath(path)}.files`;
 }
 
-/** The raw-files folder of a capture file, live or sealed. */
+/** The raw-files folder of a capture file, live or sealed. A damaged file has its own folder. */
 export function rawFolder(path: string): string {
   const { stem, extension } = splitName(path);
   return `${stem.replace(/\.\d+-\d+(?:\.sealing)?$/, '')}${extension}.raw`;
@@ -522,7 +522,9 @@ export function cacheFolder(path: string): string {
   return `${livePath(path)}.cache`;
 }
 
-/** The note of a capture file, live or sealed, about what is in a bucket (src/storage/offload/offload-note.ts). */
+/**
+ * Path of the note of a capture file, live or sealed, about what is in a bucket (src/storage/offload/offload-note.ts).
+ */
 export function bucketNotePath(path: string): string {
   return `${livePath(path)}.bucket`;
 }

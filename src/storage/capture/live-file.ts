@@ -107,8 +107,8 @@ export class LiveFile implements WritePosition {
    * @param runHeaders the operator's headers that name runs; null: those recorded in the file
    * @param decode decodes exchanges while they are stored; null: they are only indexed later
    * @param tell called for each exchange that is indexed
-   * @param isSealing whether an earlier file is being sealed: until its index is complete, lists show nothing of this file by
-   *   the index
+   * @param isSealing whether an earlier file is being sealed: until its index is complete, lists show nothing of this
+   *   file by the index
    * @throws {import('./layout.ts').CaptureFileError}
    */
   constructor(
@@ -210,9 +210,7 @@ export class LiveFile implements WritePosition {
     this.#file.next_piece = next_piece;
   }
 
-  /**
-   * @returns the index rows to write with the exchanges; null: a later write stores them
-   */
+  /** Prepares the index rows to write with the exchanges; null: a later write stores them. */
   #prepareIndex(): ReturnType<ExchangeIndex['prepareWrite']> {
     const { index } = this.#file;
     const now = performance.now();
@@ -249,7 +247,10 @@ export class LiveFile implements WritePosition {
     return true;
   }
 
-  /** To be called before the file is sealed. The next file then has what lists read about the newest exchanges. */
+  /**
+   * Removes what lists read about the newest exchanges, because the next file will have it. Call it before the file is
+   * sealed.
+   */
   leaveNewest(): void {
     const { env, index } = this.#file;
     this.#leftListed = this.#isSealing() ? 0 : index.stored;
@@ -276,7 +277,7 @@ export class LiveFile implements WritePosition {
   }
 
   /**
-   * Prepares an erasure of this file. It must not be used after the file was reopened.
+   * Prepares an erasure of this file. The erasure must not be used after the file was reopened.
    * @param erased ids to erase, of all files
    */
   openErasure(erased: ReadonlySet<number>, marks: EraseOrder['marks']): FileErasure {
@@ -326,8 +327,8 @@ export class LiveFile implements WritePosition {
   }
 
   /**
-   * Start time of its first exchange, milliseconds since the epoch; null if it is empty. @throws
-   * {import('./layout.ts').CaptureFileError}
+   * Start time of the file's first exchange, in milliseconds since the epoch; null if the file is empty.
+   * @throws {import('./layout.ts').CaptureFileError}
    */
   readFirstStart(): number | null {
     const blocks = new BlockReader(this.#file.env, this.path, INDEX_CACHE_BYTES);

@@ -4,7 +4,8 @@
  * up the log for a few milliseconds at a time. Each step can be repeated; the order is removed after the last one. Runs
  * in the capture process, and on the command line while no other process writes.
  *
- * Only files with exchanges to erase are searched and changed. They are changed in place: exchanges that were stored
+ * The live file, and sealed files with exchanges to erase or with turns of such exchanges, are searched and changed.
+ * They are changed in place: exchanges that were stored
  * against erased ones are stored again, and unused bytes are overwritten. A sealed file that is then half or more
  * unused is written again, which gives the space back.
  */
@@ -97,7 +98,10 @@ export class LogErasure {
     this.#ids = listIds({ ranges });
   }
 
-  /** @throws CaptureFileError, EarlierReaderError, the storage's error; then the order stays, and can be repeated */
+  /**
+   * Carries out the order and removes it.
+   * @throws CaptureFileError, EarlierReaderError, the storage's error; then the order stays, and can be repeated
+   */
   async run(): Promise<void> {
     const { path } = this.#log;
     await this.#log.settle(this.#lastId);
@@ -261,7 +265,7 @@ export class LogErasure {
   }
 }
 
-/** Whether a sealed file has turns of erased exchanges of earlier files. */
+/** Whether a file has turns of erased exchanges, its own or those of earlier files, in its table `tails`. */
 export async function holdsTurns(
   path: string,
   dataKey: Uint8Array | null,

@@ -72,7 +72,7 @@ interface RewritableLog {
   removeErasedObjects(): Promise<void>;
 }
 
-/** @throws the storage's error; then the order stays, and can be repeated */
+/** Carries out an order and removes it. @throws the storage's error; then the order stays, and can be repeated */
 export async function rewriteOrdered(log: RewritableLog, kind: RewriteKind): Promise<void> {
   const change = acceptRewriteOrder(log.path, kind);
   if (change === null) await compactAll(log);

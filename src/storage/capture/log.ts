@@ -59,9 +59,9 @@ import { CaptureTextSources, markExchange } from './text-sources.ts';
  */
 const BATCH_TRIES = 2;
 /**
- * The log is behind if this many appends wait, or if a batch is this large. A batch with long bodies has about 2 MiB, so
- * two or three of them wait after each pass of postponed work. Batches become large while server threads wait for earlier
- * ones (src/gateway/capture/capture-queue.ts).
+ * The log is behind if this many appends wait, or if a batch is this large. A batch with long bodies has about 2 MiB,
+ * so two or three of them wait after each pass of postponed work. Batches become large while server threads wait for
+ * earlier ones (src/gateway/capture/capture-queue.ts).
  */
 const BEHIND = { appends: 8, exchanges: 1_024, bytes: 16 << 20 } as const;
 /** Delay from a write to the background fsync. */
@@ -293,14 +293,14 @@ export class CaptureLog {
     return result;
   }
 
-  /** @throws when the log is closed, or the file cannot be opened again after a failure */
+  /** Opens the live file again if that is necessary. @throws when the log is closed, or the file cannot be opened */
   async #makeReady(): Promise<void> {
     if (this.#closed) throw new Error('the capture log is closed');
     if (!this.#live.isGivenUp && this.#live.isGone) await this.#forgetFile();
     if (this.#live.isGivenUp) await this.#reopenLive(this.#sealed.last_id);
   }
 
-  /** @throws the storage's error; the file stays given up until a call succeeds */
+  /** Opens the live file again. @throws the storage's error; the file stays given up until a call succeeds */
   async #reopenLive(lastSealedId: number, turns: CarriedTurn[] = []): Promise<void> {
     const key = this.#live.sealing?.key ?? null;
     await this.#live.reopen(lastSealedId, turns);
@@ -411,8 +411,8 @@ export class CaptureLog {
   }
 
   /**
-   * Syncs everything appended so far. Before that it writes the indexes, also that for full-text search, within time
-   * limits.
+   * Syncs everything appended so far. Before that, indexes exchanges within a time limit. Afterwards, writes the
+   * waiting texts into the full-text index within another limit.
    * @throws the storage's error, or that of an earlier failed sync of the file
    */
   flush(): Promise<void> {
@@ -553,6 +553,7 @@ export class CaptureLog {
   }
 
   /**
+   * Writes the pending summaries of the index, and what lists read about exchanges that the index lacks.
    * @param isLast whether further calls may not come soon
    * @returns whether there was something to write.
    * @throws the storage's error; the next call then writes it
@@ -764,7 +765,10 @@ export class CaptureLog {
     }
   }
 
-  /** Lists show all exchanges of a sealed file by its index. A failure concerns only lists, and the next write tries again. */
+  /**
+   * Updates what lists read about the newest exchanges after a file was sealed, because lists show all exchanges of a
+   * sealed file by its index. Ignores a failure, because the next write tries again.
+   */
   async #tellNewest(): Promise<void> {
     await this.#enqueue(async () => {
       await this.#makeReady();

@@ -28,6 +28,7 @@ export class MaskedLabels {
   }
 
   /**
+   * Adds digits to the masked parts of a label.
    * @param masked the label without its secrets
    * @param label the original label
    * @returns the label to store: equal for equal labels, and different for different ones

@@ -3,9 +3,9 @@
  * writer keeps one row about the newest ones in the live file's table `facts`. So a list reads one row, however many
  * exchanges wait. The row has what the writer knows without reading bodies. `NewestExchanges` runs in the capture
  * process; any thread reads the row.
- * Bounds: the row has CAPTURE_NEWEST.exchanges exchanges, of which twice as many stay in memory. Each has at most about
- * ROUTE_CHARACTERS of its request's line and NAME_CHARACTERS of its run's name. The row is written at most every WRITE_MS,
- * and when no further write may follow soon.
+ * Bounds: the row has at most CAPTURE_NEWEST.exchanges exchanges; at most twice as many are in memory. Each has at most
+ * about ROUTE_CHARACTERS of its request's line and NAME_CHARACTERS of its run's name. The row is written at most every
+ * WRITE_MS, and when no further write may follow soon.
  */
 import type { ExchangeKind, ServedBy } from '../../domain/exchange.ts';
 import { CAPTURE_NEWEST } from '../../limits.ts';
@@ -99,7 +99,10 @@ export class NewestExchanges {
     this.#writtenTo = this.#kept.at(-1)?.id ?? 0;
   }
 
-  /** The file was opened again, or is a new one. It or earlier files have the exchanges up to `lastId`. */
+  /**
+   * Continues after the file was opened again, or with a new file.
+   * @param lastId last exchange in the file or in earlier files; later exchanges are forgotten
+   */
   beginFile(env: CaptureEnv, lastId: number): void {
     this.#kept = this.#kept.filter(({ id }) => id <= lastId);
     this.#isWritten = hasNewest(env);
@@ -108,10 +111,11 @@ export class NewestExchanges {
   }
 
   /**
+   * Prepares what a transaction changes in the row: it writes the row, removes it, or leaves it.
    * @param added exchanges that the transaction stores
    * @param listedTo the last exchange that lists show without the row; null: they show all
    * @param isNow whether a change of the row does not wait for WRITE_MS to pass
-   * @returns null: the transaction changes nothing
+   * @returns null if the transaction stores no exchanges and leaves the row
    */
   prepareWrite(added: readonly NotedExchange[], listedTo: number | null, isNow = false): RowWrite | null {
     const lastId = added.at(-1)?.id ?? this.#kept.at(-1)?.id ?? 0;
@@ -218,7 +222,7 @@ type Row = [
   ...route: Route,
 ];
 
-/** Joined from JSON that exists already, so that nothing is encoded again. */
+/** Encodes the row by joining JSON that exists already. */
 function encodeRow(rows: readonly NotedExchange[]): Buffer {
   let text = '';
   for (const row of rows) {

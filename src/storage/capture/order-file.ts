@@ -54,7 +54,7 @@ export class OrderFile {
     }
   }
 
-  /** Withdraws the order. @returns false if it was accepted */
+  /** Withdraws the order. @returns false if the order was accepted or does not exist */
   withdraw(): boolean {
     try {
       rmSync(this.given);

@@ -7,8 +7,8 @@ import type { TidyBacklog } from './packing-share.ts';
 import type { WaitingBlock } from './repacking.ts';
 
 /**
- * Maximum number and bytes of the raw blocks that wait to be packed: about 40 MB of memory. Under a load that fills them,
- * blocks have 64 KiB or more. Further blocks are compressed at once.
+ * Maximum number and bytes of the raw blocks that wait to be packed: about 40 MB of memory. Under a load that fills
+ * them, blocks have 64 KiB or more. Further blocks are compressed at once.
  */
 const RAW_BLOCKS_MAX = 2 ** 19;
 const RAW_BLOCKS_BYTES_MAX = 2 ** 35;
@@ -66,7 +66,7 @@ export class PackingQueue {
   /**
    * Packs the oldest blocks: at least one, and further ones for about `budgetMs`.
    * @param pack packs the block with that key; returns false if the block is not readable: its raw file then stays
-   * @returns number of packed blocks; 0 if none is left
+   * @returns number of blocks that left the queue, packed or unreadable; 0 if the queue is empty
    * @throws what `pack` throws; the blocks before that one are packed
    */
   packSome(pack: (key: number) => boolean, budgetMs: number): number {
@@ -102,7 +102,10 @@ export class PackingQueue {
   }
 }
 
-/** Unbounded, because at the start it takes all blocks that an earlier process left. `isFull` bounds what is added later. */
+/**
+ * Unbounded, because at the start it takes all blocks that an earlier process left. `isFull` bounds what is added
+ * later.
+ */
 function makeQueue(): RingQueue<QueuedBlock> {
   return new RingQueue(Number.MAX_SAFE_INTEGER);
 }

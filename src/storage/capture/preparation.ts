@@ -120,8 +120,8 @@ export class Preparer {
   }
 
   /**
-   * Handles a body that is compressed although no header says so. It is stored unchanged if it contains no secret,
-   * otherwise decompressed.
+   * Handles a body that is compressed although no header says so. The body is stored unchanged if it contains no
+   * secret, otherwise decompressed; if it cannot be searched, it is withheld.
    */
   #unpack(prepared: PreparedExchange, side: 'request' | 'response'): void {
     const raw = side === 'request' ? prepared.request_raw : prepared.response_raw;
@@ -154,7 +154,7 @@ export class Preparer {
     }
   }
 
-  /** Frames with checksums are masked frame by frame, before all other steps. */
+  /** Masks a response in frames with checksums, frame by frame. This must precede the edits of the body. */
   #maskFrames(prepared: PreparedExchange): PreparedExchange {
     if (!isOfFrames(prepared.response_type)) return prepared;
     const { response_raw, secrets, work } = prepared;

@@ -1,7 +1,7 @@
 /**
- * What was recently read from capture files: decompressed blocks, and bodies. Several readers share one bound, because a
- * process that follows a growing database reads now here, now there (followed-files.ts). The least recently used is
- * dropped first. Any thread.
+ * What was recently read from capture files: decompressed blocks, and bodies. Several readers share one bound, because
+ * a process that follows a growing database reads from several files in turn (followed-files.ts). The least recently
+ * used entry is dropped first. Any thread.
  */
 import { LinkedMap } from '../../std/linked-map.ts';
 import { announceSpare } from '../../std/spare-memory.ts';
@@ -57,7 +57,9 @@ export class ReadCache {
     return this.#entries.get(key)?.value ?? (this.#large?.key === key ? this.#large.value : undefined);
   }
 
-  /** @param bytes memory that the value takes */
+  /**
+   * Keeps a value. Bodies that take more than half of the bound are not kept. @param bytes memory that the value takes
+   */
   set(key: number, value: Entry['value'], bytes: number): void {
     if (bytes > this.#max / 2) {
       if ('records' in value) this.#large = { key, value, bytes };

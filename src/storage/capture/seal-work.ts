@@ -45,7 +45,7 @@ export type Seal = (job: SealJob, events: SealEvents, signal: AbortSignal) => Pr
 const CACHE_BYTES = 16 << 20;
 /** Number of exchanges to index before each write. */
 const INDEX_BATCH = 256;
-/** Longest time of work between two looks at the signal. */
+/** Longest time of work between two checks of the signal. */
 const SLICE_MS = 20;
 
 /**

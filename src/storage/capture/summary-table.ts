@@ -144,7 +144,7 @@ export class SummaryTable {
   }
 }
 
-/** The row of a full block. */
+/** The row of a block: all of its summaries, or those so far. */
 export function encodeBlockRow(key: number, summaries: readonly IndexedSummary[]): FactsRow {
   return { key, value: compressZstd(Buffer.from(JSON.stringify(summaries), 'utf8')) };
 }
