@@ -35,7 +35,7 @@ const relegationDecision = z.object({
   remedy: z
     .string()
     .describe(
-      'The condition under which the student would serve the step: `would be served if …`; empty: it is served already',
+      'The condition under which the student would serve the step: `would be served if …`; empty: it is served already, or no condition is known',
     ),
   student_version: z.int().nullable().describe('Version of the student; null: no student was asked'),
   agent: z.string().nullable().describe('Id of the agent; null: unknown'),
@@ -600,7 +600,7 @@ const limitsReply = z
             .string()
             .nullable()
             .describe(
-              'Fingerprint of the credential, as in exchange records; null: the requests had no credential, because the gateway adds one',
+              'Fingerprint of the credential, as in exchange records; null: the requests had no credential, for example because the gateway adds one',
             ),
           provider: z.string().describe('Label of the upstream'),
           name: z.string().describe('`requests`, `tokens`, `5 hours`, `7 days`'),

@@ -18,7 +18,7 @@ export const ALERT_MEASURES = [
 ] as const;
 type AlertMeasure = (typeof ALERT_MEASURES)[number];
 
-/** Measures that are sums over runs of the window. */
+/** Measures that are calculated from the runs of the window. */
 export const RUN_MEASURES: ReadonlySet<AlertMeasure> = new Set(['runs', 'share', 'cost_usd']);
 
 export const ALERT_SIDES = ['above', 'below'] as const;
@@ -29,8 +29,11 @@ type DestinationKind = (typeof DESTINATION_KINDS)[number];
 
 /** Bounds of alerts. If you change one, change docs/alerts.md, too. */
 export const ALERT_BOUNDS = {
+  /** Maximum number of alerts of an organization. */
   alerts: 50,
+  /** Maximum number of destinations of an alert. */
   destinations: 4,
+  /** Maximum number of mail addresses of a destination. */
   addresses: 10,
   name_characters: 100,
   url_characters: 2_000,
@@ -189,8 +192,8 @@ export interface Measured {
 
 /**
  * The changes that follow from a check. Destinations get one message when the threshold is crossed, and one when the
- * value returns. There are no messages in quiet hours. A crossing is reported only after `interval_s` has passed since
- * the last message, and only if the value has not returned by then.
+ * value returns. There are no messages in quiet hours. If the last message about a crossing is younger than
+ * `interval_s`, a new crossing is reported when that time has passed, and only if the value has not returned by then.
  */
 export function stepAlert(
   rule: AlertRule,

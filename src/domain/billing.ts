@@ -26,7 +26,9 @@ interface ObjectState {
   current_period_start: string | null;
   current_period_end: string | null;
   cancel_at_period_end: boolean;
+  /** Time of this state. */
   as_of_s: number;
+  /** Orders states of the same second: 0 for the creation, 1 for every other event. */
   rank: number;
 }
 
@@ -51,7 +53,7 @@ export interface Subscription {
   /** A plan's name: from the subscription's own price, and from orders or bills, which may be older. */
   priced_plan: Dated<string> | null;
   named_plan: Dated<string> | null;
-  /** The newest payment, and the newest one that failed. */
+  /** Time of the newest payment, and of the newest failed payment; null: none is known. */
   paid_s: number | null;
   failed_s: number | null;
   /** Time of the first event. Of two active subscriptions, the newer one counts. */
@@ -86,7 +88,7 @@ export function doesRenew(subscription: Subscription): boolean {
 
 /**
  * The state after an event, which may be older than the known state. Of two events in the same second, the one that
- * arrived later counts.
+ * arrived later counts, except that the creation of the subscription object never replaces a later state of the object.
  */
 export function mergeSubscription(
   before: Subscription | undefined,
@@ -157,7 +159,7 @@ export function statusOf({ object, is_ended, paid_s, failed_s }: Subscription): 
   return isPaid && (status === 'incomplete' || status === 'past_due') ? 'active' : status;
 }
 
-/** The subscribed plan, paid or not; null if no price has named one yet. */
+/** The subscribed plan, whether it is paid or not; null if no event has named a plan yet. */
 export function planOf({ priced_plan, named_plan }: Subscription): string | null {
   return (priced_plan ?? named_plan)?.value ?? null;
 }

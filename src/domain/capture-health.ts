@@ -10,7 +10,10 @@ const CAPTURE_STUCK_MS = 10_000;
 /** Age of an uncompressed block at which packing counts as behind. */
 const PACKING_BEHIND_S = 600;
 
-/** `stopped`: capture stores nothing and does not try. `degraded`: it tries, but has a problem. */
+/**
+ * `stopped`: nothing is stored, because an operator has stopped capture or the writer has ended. `degraded`: the writer
+ * runs, but there is a problem.
+ */
 export const CAPTURE_STATUSES = ['ok', 'degraded', 'stopped'] as const;
 
 type CaptureStatus = (typeof CAPTURE_STATUSES)[number];
@@ -84,7 +87,7 @@ export interface JudgedFacts extends CaptureFacts {
   set_aside: number;
 }
 
-/** From this delay on, the index counts as behind. Lists are behind by the same time. */
+/** Above this age of the oldest exchange that is not indexed, the index counts as behind. */
 const INDEXING_BEHIND_S = 10;
 
 /**

@@ -37,7 +37,7 @@ export interface FiredNearEnd {
 
 /** A step that the monitors have judged. */
 export interface JudgedStep {
-  /** The exchange whose answer it is. */
+  /** The exchange whose answer contains the step. */
   exchange_id: number;
   /** null: the step is an answer without a call. */
   call_id: string | null;

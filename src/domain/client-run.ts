@@ -21,13 +21,18 @@ export interface ClientRun {
   always_offers_tools: boolean;
 }
 
-/** Session ids are never shorter; longer values are not session ids. */
+/**
+ * Lengths between which a client's header names a session. For an operator's own header (`SVC_RUN_HEADERS`) only the
+ * maximum applies.
+ */
 const ID_CHARACTERS_MIN = 8;
 const ID_CHARACTERS_MAX = 200;
 
-/** Readers of a header: `id` returns its value if that may be an id, `word` if it is a short word. */
+/** The headers of a request. Both methods trim the value. */
 interface Found {
+  /** The value of a header if its length is that of a session id; otherwise null. */
   id(name: string): string | null;
+  /** The value of a header; '' without the header. */
   word(name: string): string;
 }
 

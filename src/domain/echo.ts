@@ -78,12 +78,13 @@ interface OpenAnswer {
   first: string;
   last: string;
   said: Said;
+  /** Whether the provider cut the answer at the maximum number of tokens. */
   is_cut: boolean;
 }
 
 /** Compares the answers of one run with their echoes. */
 export class EchoCheck {
-  /** Number of echoes that were found. */
+  /** Number of answers that were compared with their echoes. */
   compared = 0;
   #open: OpenAnswer[] = [];
 
@@ -143,7 +144,10 @@ export class EchoCheck {
     return difference;
   }
 
-  /** The latest answer whose request is a prefix of the messages. */
+  /**
+   * Finds the answers whose request is the longest prefix of the messages: several if that request was sent repeatedly.
+   * `from` is the place of the echo in the messages. null: there is no such answer.
+   */
   #findByPlace(messages: readonly TurnMessage[]): { answers: OpenAnswer[]; from: number } | null {
     let best: OpenAnswer[] = [];
     let first: string | null = null;

@@ -15,7 +15,7 @@ export const EVALUATED_RUNS = { entries: 4_096, parts: 32 } as const;
 /** A streak that lasts until the last step: a monitor has kept firing since an intervention. */
 interface PendingStreak {
   level: 1 | 2;
-  /** Number of steps when its first text was returned. */
+  /** Number of steps up to the streak's first intervention. */
   began: number;
 }
 
@@ -35,7 +35,7 @@ export interface EvaluatedSteps {
 /** The stored value of an evaluation: `2 * told + (due ? 1 : 0)`, where `told` is the streak's level after it. */
 type Entry = number;
 
-/** Entries by digest, oldest first; each map but the last is full and is never changed. */
+/** Entries by digest, oldest first. Each map but the last is full. No map is ever changed: a change copies the last one. */
 export type EvaluatedRuns = readonly ReadonlyMap<string, Entry>[];
 
 export const NO_EVALUATED_RUNS: EvaluatedRuns = [];

@@ -20,7 +20,10 @@ export type ServedBy = 'upstream' | 'student';
 export const RELEGATION_WIRES = ['messages', 'chat_completions', 'responses'] as const;
 export type RelegationWire = (typeof RELEGATION_WIRES)[number];
 
-/** The request's wire format, derived only from method and path. `null`: a format that is not decoded. */
+/**
+ * The wire format of a request. A server thread derives it from method and path. If they show none, the capture process
+ * derives it from the bodies. Fields of this type are null for a format that is not decoded.
+ */
 export type ApiShape =
   | 'messages'
   | 'chat_completions'
@@ -61,7 +64,10 @@ export interface CapturedExchange {
   /** `x-svc-seq`, or null. */
   seq: number | null;
   note: string;
-  /** The route's label: GW_PROVIDER for the default upstream, `gemini`, `bedrock`. */
+  /**
+   * The label of the upstream: GW_PROVIDER for the default one, `gemini`, `bedrock`, the provider of a route of GW_ROUTES,
+   * or the label of a host behind the proxy.
+   */
   provider: string;
   kind: ExchangeKind;
   shape: ApiShape | null;

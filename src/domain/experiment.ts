@@ -94,9 +94,9 @@ const SRM_P_VALUE = 0.001;
 const SRM_UNITS_AN_ARM = 8;
 /** Maximum number of named units. */
 const MIXED_NAMES = 50;
-/** Maximum rows of `by_version`: the versions with the most runs. */
+/** Maximum number of rows of `by_version`: a row is a version in an arm, and those with the most runs are shown. */
 const VERSIONS = 200;
-/** Maximum number of counted versions. Runs of further versions count only in the arms. */
+/** Maximum number of such rows that are counted. Runs of further versions count only in the arms. */
 const VERSIONS_COUNTED = 10_000;
 
 /** Sums of one arm. */

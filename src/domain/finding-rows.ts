@@ -10,6 +10,7 @@ export const FINDINGS_CODEBASES = 'findings_codebases';
 export interface CodebaseRow {
   /** The next sequence number. Every lower number was assigned once. */
   next_seq: number;
+  /** Number of stored findings. */
   count: number;
   /** The embedder of all vectors; null if some are missing or belong to another embedder. */
   embedder_id: string | null;
@@ -22,6 +23,7 @@ export interface IndexedRow {
   file_path: string;
   finding_type: string;
   created_at: string;
+  /** From `hashFinding`; equal findings of a project have the same hash. */
   hash: string;
   /** null: not embedded yet. */
   embedder_id: string | null;

@@ -155,7 +155,7 @@ function define(object: object, name: string, value: unknown): void {
   Object.defineProperty(object, name, { value, enumerable: true, configurable: true, writable: true });
 }
 
-/** The first `max` code points. */
+/** Cuts a text to this many code points. */
 function cutCharacters(text: string, characters: number): string {
   if (text.length <= characters) return text;
   let at = 0;

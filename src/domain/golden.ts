@@ -443,7 +443,11 @@ function isWhole({ kind, stop_reason, undecodable }: GoldenExchange): boolean {
   return kind === 'turn' && stop_reason !== null && !undecodable;
 }
 
-/** The number of errors in lists: failed and aborted calls, and failed tool results. */
+/**
+ * Counts the errors of an exchange, as lists show them.
+ * @returns 1 if the call failed, or was aborted before the model had ended its answer; otherwise the number of failed tool
+ * results in the request
+ */
 export function countErrors(
   exchange: GoldenExchange & Pick<ExchangeRecord, 'aborted' | 'failed_results'>,
 ): number {
@@ -453,7 +457,10 @@ export function countErrors(
   return failed || isBrokenOff ? 1 : (exchange.failed_results ?? 0);
 }
 
-/** No answer, an error status, or a turn whose answer did not end. */
+/**
+ * Whether a call failed: it has no answer or an error status, or it is a turn whose answer has no stop reason. A turn that
+ * cannot be decoded counts as failed only by its status.
+ */
 export function hasFailed(exchange: GoldenExchange): boolean {
   if (exchange.status === 0 || exchange.status >= 400) return true;
   return exchange.kind === 'turn' && exchange.stop_reason === null && !exchange.undecodable;

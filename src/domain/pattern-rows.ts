@@ -42,8 +42,11 @@ type Key = readonly (string | number)[];
 
 export type PatternRow = Omit<Pattern, 'pattern_id' | 'tier' | 'org_id' | 'project_id'>;
 
+/** What became of one pattern of a trace. */
 export interface SourceRow {
+  /** The pattern that was created, or the near-duplicate into which it was merged. */
   pattern_id: string;
+  /** false: it was merged. */
   created: boolean;
 }
 

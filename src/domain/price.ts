@@ -58,7 +58,9 @@ const REMEMBERED_MODELS = 1_024;
 
 /**
  * Finds the price of a model at a tier of service.
- * @param tier absent: the standard tier. The prices of other tiers differ by model and are never guessed from the standard price
+ * @param tier absent: the standard tier. Prices of other tiers differ by model and are never guessed from the standard price.
+ * Only the price of computation in the US (`us`, or `…+us`) follows from the price of the tier before it
+ * @returns null if the model has no price, not even a guessed one, or none at this tier
  */
 export function findPrice(prices: Prices, model: string, tier?: string): FoundPrice | null {
   const price = findModel(prices, model);

@@ -9,7 +9,7 @@ export type Interval = [low: number, high: number];
 /** The values of one group that an interval needs. */
 export interface Sample {
   rate: number;
-  /** Trials over the design effect. */
+  /** Number of trials, divided by the design effect. */
   size: number;
 }
 

@@ -120,7 +120,7 @@ const DECISIONS: Readonly<Record<string, DecisionWords>> = {
 /** Decisions in which the student did not refuse. */
 const ANSWERED = new Set(['served', 'would_serve', 'shadow', 'audit']);
 
-/** Returns null for an unknown decision. */
+/** Describes a decision in words; null for an unknown decision. */
 export function describeDecision(decision: string): string | null {
   return DECISIONS[decision]?.[0] ?? null;
 }

@@ -8,7 +8,7 @@ import { hash } from 'node:crypto';
 import { EMBEDDING_TEXT_CHARACTERS } from '../limits.ts';
 import type { TextEmbedder } from './situation-vectors.ts';
 
-/** Maximum number of vectors of recent retrieval texts. The oldest are dropped. */
+/** Maximum number of remembered vectors of retrieval texts. Those that were not used for the longest time are dropped. */
 export const EMBEDDINGS_REMEMBERED = 1_024;
 
 export class RememberedEmbedder {
@@ -29,7 +29,7 @@ export class RememberedEmbedder {
 
   /**
    * Embeds a text, or finds its vector in the cache.
-   * @returns the text's vector, which is shared: do not change it
+   * @returns the text's vector. Concurrent calls for the same text get the same array: do not change it
    * @throws the embedder's error; the next call tries again
    */
   async embedOne(text: string): Promise<Float32Array> {

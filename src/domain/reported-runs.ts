@@ -1,7 +1,7 @@
 /**
- * The reported runs of one organization in memory, so that a query over all of them reads no database. Each call
- * reads new runs, and rereads running ones and some of the ended ones, because runs can be deleted. Server threads,
- * capture reader.
+ * The reported runs of one organization in memory, so that a query over all of them reads no database. Each call of
+ * `follow` reads new runs, and rereads running ones and some of the ended ones, because runs change and can be deleted.
+ * Server threads, capture reader.
  * Bound: `max` runs, the newest; about 400 bytes each.
  */
 import { type ReportedRun, toReportedRun } from './reported-run.ts';

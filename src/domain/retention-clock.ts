@@ -19,7 +19,7 @@ export interface ClockReading {
 }
 
 /**
- * `accepted`: the machine's uptime explains the clock. `ahead`, `behind`: it does not. `unknown`: the note of the
+ * `accepted`: the machine's uptime explains the clock, or this is the first pass. `ahead`, `behind`: it does not. `unknown`: the note of the
  * last accepted pass is not readable.
  */
 export type ClockVerdict = 'accepted' | 'ahead' | 'behind' | 'unknown';
@@ -70,8 +70,9 @@ export interface Cutoff {
 }
 
 /**
- * The additional deletions after a confirmation, by kind.
- * @param days for which each kind is kept; null: without limit
+ * Computes for each kind of data up to which time it is deleted now, and would be deleted after a confirmation of the clock.
+ * @param wallMs the wall clock, in milliseconds since the epoch
+ * @param days for which each kind is kept; null: without limit, and the result leaves the kind out
  */
 export function cutoffsOf(
   { now_ms }: Pick<ClockJudgement, 'now_ms'>,

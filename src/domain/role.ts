@@ -1,4 +1,4 @@
-/** What a member of an organization may do (contract document 4, "Credentials, roles, errors"). Any thread. */
+/** The roles that a member of an organization can have (contract document 4, "Credentials, roles, errors"). Any thread. */
 
 /** Most powerful first. */
 export const ROLES = ['owner', 'admin', 'member', 'viewer'] as const;

@@ -80,13 +80,16 @@ export function changeMarks(before: RunMarks, change: RunMarkChange): RunMarks {
   return { mark, tags: kept, note: (note ?? '').trim(), feedback_score };
 }
 
-/** The comma-separated tags of a header; invalid ones are left out. */
+/**
+ * Reads the comma-separated tags of a header: at most HEADER_TAGS valid ones, from the first TAG_HEADER_CHARACTERS
+ * characters.
+ */
 export function readTagHeader(value: string): string[] {
   const isTag = (tag: string) => tag.length <= RUN_TAGS.characters && TAG_PATTERN.test(tag);
   return cleanTags(value.slice(0, TAG_HEADER_CHARACTERS).split(',')).filter(isTag).slice(0, HEADER_TAGS);
 }
 
-/** Removes duplicates and surrounding spaces. */
+/** Removes surrounding white space, then empty tags and duplicates. */
 export function cleanTags(tags: readonly string[]): string[] {
   return [...new Set(tags.map((tag) => tag.trim()).filter((tag) => tag !== ''))];
 }

@@ -97,7 +97,7 @@ export interface RunState {
   max_total_score: number;
   /** Steps at which each monitor fired, in the order of MONITOR_NAMES. */
   fired_counts: readonly number[];
-  /** The last scores of the monitors. */
+  /** The outcome of the last step, without its intervention. */
   last: StepOutcome;
   /** The intervention of the current streak. */
   intervention: Intervention | null;
@@ -265,14 +265,17 @@ export function renderFinish(state: RunState): string {
   return JSON.stringify({ run_id, status: 'finished', ...totals });
 }
 
-/** The totals of a finished run. */
+/** The totals of a run. */
 export interface RunTotals {
   run_id: string;
+  /** '' while it runs. */
   outcome: string;
   steps: number;
   tokens: number;
+  /** From start to finish; 0 while it runs. */
   duration_ms: number;
   max_total_score: number;
+  /** Number of steps at which each monitor fired. */
   fired: Record<MonitorName, number>;
 }
 
@@ -296,6 +299,7 @@ export function totalsOf(state: RunState): RunTotals {
 /**
  * The result of an evaluation now: a streak's intervention once, and again after it has escalated. It stays
  * the same until the next step, because the first answer may have been lost.
+ * @returns null: nothing is due
  */
 export function dueIntervention(state: RunState): Intervention | null {
   return state.told_at === null || state.told_at === state.steps ? state.intervention : null;

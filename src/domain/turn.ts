@@ -148,7 +148,7 @@ export interface NormalTurn {
   problem: string;
 }
 
-/** The joined text of blocks: what a reader would see, without thinking and tools. */
+/** Joins the texts of all `text` blocks, without refusals, thinking and tools. */
 export function textOf(blocks: readonly TurnBlock[]): string {
   let text = '';
   for (const block of blocks) if (block.type === 'text') text += block.text;

@@ -85,7 +85,7 @@ const OWN_HEADERS = new Set([
   ...['host', 'content-length', 'transfer-encoding', 'connection', 'expect', 'trailer', 'te', 'upgrade'],
   ...['keep-alive', 'proxy-connection', 'x-svc-run', 'x-svc-seq', 'x-svc-tags'],
 ]);
-/** Each of these prefixes has its own variable. */
+/** Prefixes that the gateway itself uses: for GW_GEMINI_BASE, for GW_BEDROCK_BASE, and for its admin routes. */
 const TAKEN_PREFIXES = new Set(['/gemini', '/bedrock', '/__gw']);
 
 /**

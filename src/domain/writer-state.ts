@@ -46,7 +46,7 @@ interface TextIndexState {
 
 /** Work that was postponed while exchanges arrived. */
 interface PackingState {
-  /** Blocks that were stored raw and wait to be packed, and the age of the oldest of them. */
+  /** Number and bytes of the blocks that were stored raw and wait to be packed, and the age of the oldest in seconds. */
   waiting_blocks: number;
   waiting_bytes: number;
   oldest_s: number;
@@ -96,6 +96,7 @@ export interface WriterState extends LogState {
    * log is written on the actor's own thread.
    */
   oldest_read_s?: number;
+  /** Absent if the log is written on the actor's own thread. */
   process?: ProcessState;
 }
 
