@@ -41,8 +41,8 @@ export interface StudentService {
   /**
    * Asks the service as many times as answers must agree.
    * @param said hashes of words in this agent's golden answers
-   * @returns one entry per answer; null for an answer that failed or may not be served. Empty when the service is not
-   *   available
+   * @returns one entry for each request: null if the request failed or its answer may not be served. Empty if the step's
+   *   request cannot be read, or cannot be translated for the service
    */
   answer(step: GoldenStep, said: ReadonlySet<number>): Promise<(ServiceAnswer | null)[]>;
 }

@@ -1,6 +1,6 @@
 /**
- * Asks the service of a student of kind `http` about golden steps, as the gateway asks it about live ones, to measure
- * how often it is right. The round's own thread.
+ * Asks the model service behind a student of kind `http` about golden steps, in the same way as the gateway asks this service
+ * about live steps. The answers show how often the service is right. The round's own thread.
  */
 
 import type { StudentAnswer } from '../student/model/decision.ts';
@@ -13,9 +13,13 @@ import type { GoldenRequests } from './golden-requests.ts';
 import type { GoldenStep } from './golden-steps.ts';
 import type { Consistency, StudentService as Service, ServiceAnswer } from './service-calibration.ts';
 
-/** Thrown when the service does not answer. The message is one line, without the service's key. */
+/**
+ * Thrown after SERVICE_FAILURES_MAX requests in a row to the service have failed. The message is one line, without the
+ * service's key.
+ */
 export class ServiceFailedError extends Error {}
 
+/** Maximum number of reasons that are counted separately; further ones count as `other`. */
 const UNTOLD_REASONS = 20;
 
 export class StudentAsker implements Service {
@@ -35,11 +39,18 @@ export class StudentAsker implements Service {
     this.#requests = requests;
   }
 
+  /** Number of golden steps that could not be translated for the service, by reason. */
   get untold(): Record<string, number> {
     return Object.fromEntries(this.#untold);
   }
 
-  /** @throws ServiceFailedError after SERVICE_FAILURES_MAX consecutive failures */
+  /**
+   * Asks the service about a step, `consistency.answers` times at once.
+   * @param said hashes of words in the golden answers of the step's agent
+   * @returns one entry for each request: null if the request failed, or if its answer does not fit the golden request. Empty
+   * if the golden request cannot be read, or cannot be translated
+   * @throws ServiceFailedError after SERVICE_FAILURES_MAX consecutive failures
+   */
   async answer(step: GoldenStep, said: ReadonlySet<number>): Promise<(ServiceAnswer | null)[]> {
     const asked = this.#requests.read(step);
     if (asked === null) return [];

@@ -8,13 +8,15 @@
 import { CHANCE, type MarkColumn } from '../student/model/relevance.ts';
 import { type NumberColumn, splitNumbers } from './number-splits.ts';
 
-/** A golden text, with the index of its step and the stems of its words. */
+/** A golden text. */
 export interface SituatedText {
+  /** Index of the step that the text answers, as in the columns of marks and numbers. */
   step: number;
+  /** Stems of the words of the text. */
   words: ReadonlySet<string>;
 }
 
-/** Texts between which the step does not choose. */
+/** Texts that nothing in their steps tells apart. */
 export interface Situation {
   texts: readonly SituatedText[];
   /** Stems whose use nothing in the step explains, although enough texts would show it. */
@@ -105,7 +107,7 @@ function thresholdGain(
   return best;
 }
 
-/** Stems with the number of texts, the most evenly used first. */
+/** Counts in how many texts each stem occurs. Stems that occur in about half of the texts come first. */
 function countStems(texts: readonly SituatedText[]): Map<string, number> {
   const counts = new Map<string, number>();
   for (const { words } of texts) for (const stem of words) counts.set(stem, (counts.get(stem) ?? 0) + 1);
@@ -115,7 +117,10 @@ function countStems(texts: readonly SituatedText[]): Map<string, number> {
   );
 }
 
-/** Columns that differ within these texts, each pattern once. */
+/**
+ * Selects the columns that can divide these texts: those that hold for at least two texts and do not hold for at least two
+ * others. Of columns that divide the texts in the same way, only the first is kept.
+ */
 function keepTelling(texts: readonly SituatedText[], columns: readonly MarkColumn[]): MarkColumn[] {
   const kept = new Map<string, MarkColumn>();
   for (const column of columns) {
@@ -158,7 +163,10 @@ function divide(
   return [texts.filter(({ step }) => chosen[step] === 1), texts.filter(({ step }) => chosen[step] !== 1)];
 }
 
-/** A threshold in a number that explains a word. */
+/**
+ * Finds a number of the steps with a threshold that explains the use of a stem.
+ * @returns for each step 1 if its number is above the threshold; null if no number explains a stem
+ */
 function findNumber(
   texts: readonly SituatedText[],
   used: readonly (readonly boolean[])[],

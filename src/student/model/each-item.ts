@@ -8,18 +8,21 @@ import { isObject } from './json-values.ts';
 import { STUDENT_CORE } from './limits.ts';
 import { type ListFilter, listFilters, passesFilter } from './list-summary.ts';
 
-/** A list of the context, or the elements of the list that have a given value in a field. */
+/** A list in a step's context, or some of its elements. */
 export interface EachItem {
+  /** Finds the list. */
   list: ExtractionRule;
+  /** Selects elements by the value of a field; absent: all elements. */
   filter?: ListFilter;
 }
 
-/** Name of the source that holds the current element. */
+/** Name of the source with which `contextOfItem` adds an element of a list to a context. */
 export const ITEM_SOURCE = 'item';
 
 /**
  * Takes the elements of the list that pass the filter.
- * @returns the list's elements in order; undefined when the list is missing or truncated
+ * @returns these elements in their order; undefined if the list is missing, or has STUDENT_CORE.json_items elements or more
+ * and may therefore be truncated
  */
 export function takeItems({ list, filter }: EachItem, context: StepContext): unknown[] | undefined {
   const items = applyRule(list, context);
@@ -27,7 +30,7 @@ export function takeItems({ list, filter }: EachItem, context: StepContext): unk
   return filter === undefined ? items : items.filter((item) => passesFilter(item, filter));
 }
 
-/** The context of one element. */
+/** Makes the context in which rules for one element are applied: the context of the step with the element as first source. */
 export function contextOfItem(context: StepContext, item: unknown): StepContext {
   const { step } = context;
   return new StepContext(

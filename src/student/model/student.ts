@@ -446,15 +446,17 @@ export class Student {
   }
 
   /**
-   * What the student knows about a step's agent; for explanations.
-   * @returns null for an unknown agent
+   * Finds what the student knows about the agent of a step, for explanations.
+   * @returns the agent, or the nearest one if places of the wording have other values (`otherValues`); null without either
    */
   knownAgent(step: StepDigest): StudentAgent | null {
     return this.#findAgent(step)?.ready.agent ?? null;
   }
 
   /**
-   * Places in the prompt's wording at which all golden runs of the step's agent had another value; for explanations.
+   * Finds the places in the prompt's wording at which all golden runs of `knownAgent` had another value than the step, for
+   * explanations. If there is such a place, the step does not belong to that agent.
+   * @returns empty if there is no such place, or no such agent
    */
   otherValues(step: StepDigest): number[] {
     return this.#findAgent(step)?.others ?? [];
@@ -477,9 +479,13 @@ export class Student {
   }
 
   /**
-   * Finds the agent of a step.
-   * @returns the most similar agent, with the places whose value differs from its golden runs. If there is such a
-   * place, the step belongs to another agent.
+   * Finds the agent to which a step belongs, or the agent that is nearest to it.
+   * @returns there are three cases:
+   * - An agent fits the step, and no place of the wording has another value: this agent, with empty `others`.
+   * - Otherwise, one or more agents fit or have the step's wording, and places of the wording have other values than all
+   *   golden runs of these agents: the agent with the fewest such places, with the places in `others`. The step does not
+   *   belong to it.
+   * - Otherwise undefined.
    */
   #findAgent(step: StepDigest): { ready: ReadyAgent; others: number[] } | undefined {
     let nearest: { ready: ReadyAgent; others: number[] } | undefined;
