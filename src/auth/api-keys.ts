@@ -38,6 +38,8 @@ export class ApiKeys implements CredentialKind {
   }
 
   /**
+   * Verifies a key, counts the request, and stores the time of use at most once a minute.
+   * @returns null for a text that is not a key, and for an unknown, revoked or expired key
    * @throws CatalogueError `unavailable` if the store cannot be read
    */
   verify(token: string): KeyPrincipal | null {

@@ -9,6 +9,7 @@ import type { Principal } from './principal.ts';
 /** One kind of credential. */
 export interface CredentialKind {
   /**
+   * Verifies a token of this kind.
    * @param token the text after `Bearer `
    * @returns null for a token of another kind, and for an invalid one
    * @throws CatalogueError `unavailable` (or rejects) if the token cannot be verified now
@@ -31,6 +32,7 @@ export class Authenticator {
   }
 
   /**
+   * Finds the sender of a request: the first kind of credential that knows the token decides.
    * @param authorization the header's value
    * @throws CatalogueError `unauthenticated` (or rejects): the same for missing, malformed and unknown credentials
    */

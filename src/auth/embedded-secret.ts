@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { loadKeptSecret } from '../std/kept-secret.ts';
 
 /**
+ * Reads the secret, or creates it at the first start.
  * @returns the secret, 256 bits as base64url; the same at every start
  * @throws Error if it can be neither read nor created, or if the file has other content; its `code` marks it as an
  *   expected error

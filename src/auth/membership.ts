@@ -12,6 +12,7 @@ export interface Membership {
 
 export interface MembershipReader {
   /**
+   * Finds the user's role in an organization.
    * @returns null if the organization is unknown or the user is not a member of it
    * @throws CatalogueError (or rejects) `unauthenticated` for a token that is older than the deletion of its account
    */

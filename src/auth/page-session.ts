@@ -28,9 +28,10 @@ function nameCookie({ headers }: Asked): string {
 }
 
 /**
+ * Finds the credential of a request.
  * @returns the value of `Authorization`, otherwise the session's token in the same form; undefined if the request has
- *   neither. The session of a page of another origin is ignored
- * @throws CatalogueError `cross_site` if a page of another or an unknown origin would change something
+ *   neither, or if it is a GET or HEAD with a session from a page of another or an unknown origin
+ * @throws CatalogueError `cross_site` for any other request with a session from such a page
  */
 export function authorizationOf(request: Asked): string | undefined {
   const { headers } = request;
@@ -44,7 +45,8 @@ export function authorizationOf(request: Asked): string | undefined {
 }
 
 /**
- * @throws CatalogueError `cross_site` for a page of another origin, which must not sign users in or out
+ * Refuses requests of pages of another origin, which must not sign users in or out.
+ * @throws CatalogueError `cross_site`
  */
 export function refuseForeignPage(request: Asked): void {
   if (!isOwnPage(request)) throw crossSite();
@@ -76,6 +78,7 @@ function readCookie(request: Asked): string | undefined {
 }
 
 /**
+ * Writes the cookie that begins a session.
  * @param token already verified
  * @param isSecure the page was loaded over TLS
  * @returns the value of `Set-Cookie`

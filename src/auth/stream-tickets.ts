@@ -2,8 +2,8 @@
  * Tickets for the live stream: a browser's `EventSource` cannot send `Authorization`, so the query may contain a ticket
  * that is valid for a minute. A ticket is the credential and its tenant, encrypted with a key that exists only in this
  * process's memory: a ticket in a proxy's log is useless after a minute, and after a restart. Boxes that share a
- * database derive the same key, because a ticket of one box must open the stream of another box. A redeemed ticket
- * passes every check of its credential. Server threads.
+ * database derive one key from their secrets instead, because a ticket of one box must open the stream of another box.
+ * So their tickets stay valid over a restart. A redeemed ticket passes every check of its credential. Server threads.
  */
 import { hkdfSync, randomFillSync } from 'node:crypto';
 import { EncryptJWT, jwtDecrypt } from 'jose';
@@ -53,6 +53,7 @@ export class StreamTickets {
   }
 
   /**
+   * Makes a ticket.
    * @param authorization the header of the request for a ticket
    * @param project_id the only project whose events the ticket shows; null: as the credential allows
    * @returns the ticket: letters, digits, `-`, `_` and `.`

@@ -536,7 +536,9 @@ const captureStats = z
       .looseObject({
         enabled: z.boolean().describe('Whether a student may answer'),
         served: z.int().describe('Turns that the student answered since the start'),
-        fallback: z.int().describe('Turns for which the student was asked but the upstream answered'),
+        fallback: z
+          .int()
+          .describe('Turns that a student could have been asked about, but that the upstream answered'),
         fallbacks: z.record(z.string(), z.int()).describe('Number of these turns by reason'),
         tokens_saved: z
           .object({
@@ -760,7 +762,7 @@ const studentReport = z
     agents: z
       .array(
         z.object({
-          agent: z.string().describe('Identifies it'),
+          agent: z.string().describe('Id of the agent variant'),
           name: z
             .string()
             .describe(
@@ -791,7 +793,7 @@ const studentReport = z
                 refusal: z
                   .string()
                   .describe(
-                    '`refusal` in words, with what would change it; empty: this kind of answer is served',
+                    '`refused` in words, with what would change it; empty: this kind of answer is served',
                   ),
                 runs: z.int().describe('Golden runs with this kind of answer'),
                 steps: z.int().describe('Steps with this kind of answer'),
@@ -808,7 +810,7 @@ const studentReport = z
       .array(
         z.object({
           day: z.string().describe('UTC'),
-          agent: z.string().describe('Names it'),
+          agent: z.string().describe('Id of the agent variant'),
           ...ledgerFields,
         }),
       )
@@ -848,7 +850,7 @@ export const CAPTURES = {
         .nullish()
         .describe('Only runs in which the student answered a turn, or only runs in which the upstream did'),
       session: text({ max: ID_CHARACTERS }).nullish().describe('Only runs with this client session'),
-      own: flag().nullish().describe('Only runs without a parent run, or only runs with one'),
+      own: flag().nullish().describe('true: only runs without a parent run; false: only child runs'),
       q: runQueryField,
     }),
     replies: { 200: { description: 'A page of runs', schema: capturedRunPage }, 503: unavailable },

@@ -13,7 +13,7 @@ const TURN_PREFIX = 'fork-turn:';
 export interface ForkPlace {
   /** The run that it continues. */
   run_id: string;
-  /** The first model turn of the source run that the fork replaces with turns of its own, counted from 1. */
+  /** The first model turn of the source run that the fork replaces, counted from 1. */
   turn: number;
 }
 

@@ -6,7 +6,7 @@ export interface ByteRange {
   end: number;
 }
 
-/** Sorts ranges and merges overlapping ones. */
+/** Sorts the given list in place. @returns the ranges in ascending order, overlapping ones merged; adjacent ones stay */
 export function mergeRanges(ranges: ByteRange[]): ByteRange[] {
   if (ranges.length < 2) return ranges;
   ranges.sort((a, b) => a.start - b.start || a.end - b.end);
