@@ -115,7 +115,11 @@ export class Caller {
     return { method, ...this.#render(path, method, request as AnyRequest) };
   }
 
-  /** @throws UnderstudyError, or the reason of the caller's signal */
+  /**
+   * Calls an operation. Repeats a failed request within the time limit if that is safe.
+   * @returns the body of the answer; undefined for an answer without a body (204)
+   * @throws UnderstudyError, or the reason of the caller's signal
+   */
   async call<Name extends OperationName>(
     name: Name,
     request: RequestOf<Name>,
@@ -143,8 +147,8 @@ export class Caller {
   }
 
   /**
-   * A stream of events. It does not use the circuit, because its reader reconnects.
-   * @throws UnderstudyError, or the signal's reason
+   * Opens a stream of events. A stream does not use the circuit, because its reader reconnects.
+   * @throws UnderstudyError, also for an answer that is not a stream of events; the signal's reason
    */
   async open(
     path: string,
@@ -225,7 +229,11 @@ export class Caller {
   }
 }
 
-/** @throws ApiError, UnexpectedAnswerError */
+/**
+ * Reads the body of an answer.
+ * @returns undefined for status 204
+ * @throws ApiError for an error status, UnexpectedAnswerError for a success without a JSON object
+ */
 function readAnswer({ status, body, retryAfter, requestId }: Answer): unknown {
   // A deletion has no content.
   if (status === 204) return undefined;
@@ -268,7 +276,7 @@ export function backOffMs(attempt: number, thrown: UnderstudyError): number {
   return Math.max(own, asked);
 }
 
-/** @throws the signal's reason */
+/** Waits. Rejects with the signal's reason when the signal aborts. */
 function pause(ms: number, { signal, isBackground = false }: CallManner): Promise<void> {
   return new Promise((resolve, reject) => {
     const stop = () => {

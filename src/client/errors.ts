@@ -29,7 +29,7 @@ export class ConnectionError extends UnderstudyError {
   }
 }
 
-/** The service did not answer within the call's time limit, which includes retries. */
+/** The service did not answer within the call's time limit, which includes retries, or an event stream fell silent. */
 export class TimeoutError extends UnderstudyError {
   override name = 'TimeoutError';
 
@@ -39,8 +39,8 @@ export class TimeoutError extends UnderstudyError {
 }
 
 /**
- * The request was not sent, because the service did not answer recently and the client waits before
- * the next request.
+ * The request was not sent, because the service has recently failed or not answered, and the client waits before the
+ * next request.
  */
 export class CircuitOpenError extends UnderstudyError {
   override name = 'CircuitOpenError';
@@ -50,7 +50,9 @@ export class CircuitOpenError extends UnderstudyError {
   }
 }
 
-/** The answer does not have the format of this API. Another service probably listens at the address. */
+/**
+ * The answer does not have the format of this API, or is too long. Another service probably listens at the address.
+ */
 export class UnexpectedAnswerError extends UnderstudyError {
   override name = 'UnexpectedAnswerError';
 }
@@ -62,11 +64,13 @@ export interface FieldViolation {
   msg: string;
 }
 
-/** The content of an error answer. */
+/** The facts of an error answer besides its status. */
 interface ApiErrorFacts {
+  /** `detail` of the body: a text, or a list of {@link FieldViolation}; undefined if the body has none. */
   detail: unknown;
-  /** Seconds. */
+  /** `Retry-After` in seconds; null if absent. */
   retryAfter: number | null;
+  /** null if the answer has no id. */
   requestId: string | null;
 }
 
@@ -140,9 +144,7 @@ const BY_STATUS: Readonly<Record<number, typeof ApiError>> = {
   429: RateLimitError,
 };
 
-/**
- * @returns an error of the class for the status
- */
+/** Makes an error of the class for the status. */
 export function toApiError(status: number, facts: ApiErrorFacts): ApiError {
   const Class = BY_STATUS[status] ?? (status >= 500 ? ServerError : ApiError);
   return new Class(status, facts);

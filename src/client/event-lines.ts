@@ -22,7 +22,7 @@ export class EventLines {
   /** The id after which a new connection resumes: the last id in a complete event; '' before the first id. */
   lastId: string;
   /**
-   * How long readers should wait before they reconnect; null if the service has not sent a time.
+   * How many milliseconds readers should wait before they reconnect; null if the service has not sent a time.
    */
   retryMs: number | null = null;
   readonly #decoder = new TextDecoder('utf-8', { ignoreBOM: true });
@@ -47,7 +47,7 @@ export class EventLines {
   }
 
   /**
-   * @returns the events completed by these bytes
+   * Reads bytes and yields the events that they complete.
    * @throws UnexpectedAnswerError for an event over the limit
    */
   *read(bytes: Uint8Array): Generator<RawEvent> {
@@ -74,7 +74,8 @@ export class EventLines {
   }
 
   /**
-   * @returns the event that an empty line completes; null if the line is not empty
+   * Reads a line.
+   * @returns the event that an empty line completes; null if the line is not empty, or if no data came before it
    */
   #take(line: string): RawEvent | null {
     if (line === '') {

@@ -86,9 +86,10 @@ export class FindingsClient {
   }
 
   /**
+   * Stores a finding.
    * @param finding its content, or an object with the content and the options. `content` is cut to 8,000 characters, `filePath`
    *   to 512, `findingType` (default `note`) to 64
-   * @returns the finding's id, or null
+   * @returns the finding's id; null if the finding was not stored or no answer arrived
    * @throws TypeError for a content that is not a text
    */
   async store(finding: string | NewFinding, options: StoreOptions = {}): Promise<string | null> {
@@ -104,8 +105,9 @@ export class FindingsClient {
   }
 
   /**
+   * Searches for findings.
    * @param query the question, which is cut to 2,000 characters
-   * @returns the most similar findings, by descending score
+   * @returns the most similar findings, by descending score; [] after a failure
    * @throws TypeError for a query that is not a text
    */
   async recall(query: string, options: RecallOptions = {}): Promise<RecalledFinding[]> {
@@ -122,7 +124,7 @@ export class FindingsClient {
     });
   }
 
-  /** @returns one page, newest first */
+  /** Lists findings, newest first. @returns one page; [] after a failure */
   async list(options: ListOptions = {}): Promise<Finding[]> {
     const { limit = 50, offset = 0 } = options;
     const query = { limit, offset, ...toFilter(options) };
@@ -130,7 +132,8 @@ export class FindingsClient {
   }
 
   /**
-   * @returns the share of the paths with findings; 1 for an empty list
+   * Asks which share of the paths has findings.
+   * @returns the share, from 0 to 1; 1 for an empty list, 0 after a failure
    * @throws TypeError for anything but a list of texts
    */
   async coverage(filePaths: readonly string[]): Promise<number> {
@@ -141,7 +144,7 @@ export class FindingsClient {
 
   /**
    * Deletes the findings about exactly these paths.
-   * @returns how many were deleted
+   * @returns how many were deleted; 0 after a failure
    * @throws TypeError for anything but a list of texts
    */
   async invalidate(filePaths: readonly string[]): Promise<number> {
@@ -150,7 +153,7 @@ export class FindingsClient {
     return orElse(0, async () => Number((await this.#ask('invalidateFindings', { body })).deleted) || 0);
   }
 
-  /** Deletes all findings about the code base. @returns whether they were deleted */
+  /** Deletes all findings about the code base. @returns false if they were not deleted or no answer arrived */
   clear(): Promise<boolean> {
     return orElse(false, async () => (await this.#ask('clearFindings', {})).cleared === true);
   }

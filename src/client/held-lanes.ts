@@ -21,7 +21,7 @@ export class HeldLanes {
     return this.#timers.size === 0;
   }
 
-  /** @returns false if too many runs are waiting; then this run does not wait */
+  /** Holds back a part of the run. @returns false if too many runs are waiting; then this run does not wait */
   hold(lane: RunLane, part: 'start' | 'end', waitMs: number): boolean {
     if (this.#timers.size >= HELD_MAX) return false;
     lane.held = part;
@@ -37,6 +37,7 @@ export class HeldLanes {
     this.#timers.get(lane)?.refresh();
   }
 
+  /** Ends the wait of the run, if it waits. */
   release(lane: RunLane): void {
     const timer = this.#timers.get(lane);
     if (timer === undefined) return;
@@ -46,7 +47,7 @@ export class HeldLanes {
     this.#release(lane);
   }
 
-  /** @param parts the waits that end */
+  /** Ends the waits of all runs whose held part is in `parts`. */
   releaseAll(parts: readonly ('start' | 'end')[]): void {
     for (const lane of [...this.#timers.keys()]) if (parts.includes(lane.held!)) this.release(lane);
   }

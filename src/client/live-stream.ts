@@ -44,10 +44,10 @@ const RETRY_MS = 3_000;
 const RETRY_MAX_MS = 30_000;
 
 /**
+ * Yields the events of the live stream. Reconnects after a failure and continues after the last event.
  * @param closed ends the iteration without an error
- * @throws UnderstudyError if the service refuses (401, 403, 422), if it has no stream at the first
- *   attempt (503), or if another service answers; the reason of the caller's signal. All other
- *   failures are retried
+ * @throws UnderstudyError for an error status other than 429 and 5xx, for a 503 at the first attempt, and for an answer
+ *   that is not a stream of events; the reason of the caller's signal. All other failures are retried
  */
 export async function* readLiveEvents(
   caller: Caller,
@@ -130,7 +130,7 @@ function parseObject(text: string): object | null {
   }
 }
 
-/** Ends early when the signal aborts; the caller then checks the signal. */
+/** Waits, or returns early when the signal aborts; the caller then checks the signal. */
 function pause(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const end = () => {

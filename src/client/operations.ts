@@ -10,7 +10,8 @@ interface Operation {
   method: 'GET' | 'POST' | 'DELETE';
   path: string;
   /**
-   * Whether a repeated request changes nothing and is not counted, so that the client may repeat it after any failure.
+   * Whether the client may repeat a request whose answer it did not get. It may not if a repeat would change or count
+   * something again, or could get 404.
    */
   isRepeatable: boolean;
 }

@@ -34,13 +34,13 @@ export interface UnderstudyOptions {
   projectId?: string;
   /** The agent's version, for the reports of experiments. Default: this library's. */
   svcVersion?: string;
-  /** Time limit of a call, retries included. Default 5,000. */
+  /** Time limit of a call in milliseconds, retries included. Default 5,000. */
   timeoutMs?: number;
-  /** How long the end of the process waits for unsent events. Default 2,000. */
+  /** How many milliseconds the end of the process waits for unsent events. Default 2,000. */
   exitFlushMs?: number;
   /** Maximum number of steps waiting to be sent; further steps are dropped. Default 10,000. */
   maxQueuedSteps?: number;
-  /** Approximate memory of the waiting steps, in bytes. Default 32 MiB. */
+  /** Maximum approximate memory of the waiting steps, in bytes; further steps are dropped. Default 32 MiB. */
   maxQueuedBytes?: number;
   /** Called once for each kind of problem. Default: a process warning. */
   onWarning?: (warning: ClientWarning) => unknown;
@@ -108,8 +108,9 @@ const NAMES: Record<keyof UnderstudyOptions, true> = {
 };
 
 /**
- * @throws TypeError or RangeError, which names the option. An invalid configuration is reported only here, when the
- *   client is created
+ * Checks the options and fills in the environment's values and the defaults. An invalid configuration is reported only
+ * here, when the client is created.
+ * @throws TypeError or RangeError, which names the option
  */
 export function readOptions(options: UnderstudyOptions): Settings {
   for (const name of Object.keys(options)) {

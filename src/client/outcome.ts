@@ -4,9 +4,7 @@ import { cutText } from './step.ts';
 /** The service's maximum length of an outcome. */
 const OUTCOME_UNITS = 200;
 
-/**
- * @returns a text that the service accepts as an outcome
- */
+/** Cuts an outcome to a text that the service accepts; `success` for an empty text, or a value that is not a text. */
 export function nameOutcome(outcome: unknown): string {
   const text = typeof outcome === 'string' ? cutText(outcome, OUTCOME_UNITS).toWellFormed() : '';
   return text === '' ? 'success' : text;

@@ -8,7 +8,7 @@ import { AsyncResource } from 'node:async_hooks';
 /** A timer that can be restarted. */
 export type Timer = NodeJS.Timeout;
 
-/** @returns a function that calls its argument in the context in which `keepContext` was called */
+/** Keeps the current context. @returns a function that calls its argument in that context */
 export function keepContext(): <Result>(work: () => Result) => Result {
   const context = new AsyncResource('UnderstudySender');
   return (work) => context.runInAsyncScope(work);

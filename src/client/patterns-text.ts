@@ -38,8 +38,9 @@ export function estimateTokens(text: string): number {
 }
 
 /**
- * Formats patterns, best first. A pattern that does not fit completely is left out.
- * @returns '' without patterns
+ * Formats patterns in the given order. A pattern that does not fit completely is left out, and shorter ones after it
+ * may still fit.
+ * @returns '' if there are no patterns or none fits
  */
 export function renderPatterns(patterns: readonly Pattern[], maxTokens: number): string {
   let text = HEAD;

@@ -26,17 +26,17 @@ export class RunLane {
   readonly isAdvised: boolean;
   readonly #onIntervention: (evaluation: Evaluation) => void;
   readonly #steps: RingQueue<{ body: StepBody; bytes: number }>;
-  /** The part that is held back (held-lanes.ts). */
+  /** The part that is held back (held-lanes.ts); null: no part. */
   held: 'start' | 'end' | null = null;
   #state: LaneState = 'waiting';
   #outcome: string | null = null;
-  /** Numbers of added events, and of events that were sent or dropped. */
+  /** Numbers of added events, including the start, and of events that were sent or dropped. Marks are not counted. */
   #accepted = 1;
   #settled = 0;
-  /** Failed attempts to send the next event. */
+  /** Counted by `noteAttempt` since an event of the run was last sent or dropped. */
   #attempts = 0;
   #isFrameworkOpen: boolean;
-  /** The end is being sent. */
+  /** `next` has returned the end, which can no longer be held back. */
   #isEnding = false;
   /** The run was started again, because the service did not know it. */
   #isRestarted = false;
@@ -86,7 +86,7 @@ export class RunLane {
     return this.#outcome !== null && this.held !== 'end';
   }
 
-  /** Whether the end has not been sent yet, so that it can still wait for steps. */
+  /** Whether the run has an end that `next` has not returned yet, so that the end can still wait for steps. */
   get isEndOpen(): boolean {
     return this.#outcome !== null && !this.#isEnding && this.#state !== 'lost';
   }
@@ -98,9 +98,7 @@ export class RunLane {
     this.#isFrameworkOpen = false;
   }
 
-  /**
-   * @returns false if the lane is full
-   */
+  /** Adds a step. @returns false if the lane is full; the step is then not added */
   push(body: StepBody, bytes: number): boolean {
     if (!this.#steps.push({ body, bytes })) return false;
     this.#accepted += 1;
@@ -121,7 +119,7 @@ export class RunLane {
     this.#accepted += 1;
   }
 
-  /** The next event to send. @returns null if there is nothing to send now */
+  /** Returns the next event to send, which stays in the lane until `settle`; null if there is nothing to send now. */
   next(): LaneEvent | null {
     if (this.#state === 'waiting') {
       if (this.held === 'start') return null;
@@ -137,7 +135,7 @@ export class RunLane {
     return { kind: 'run_finish', outcome: this.#outcome };
   }
 
-  /** Records that the event from `next` was sent or dropped. */
+  /** Removes the event that `next` returned, because it was sent or dropped. */
   settle(event: LaneEvent): void {
     this.#attempts = 0;
     if (event.kind === 'run_mark') return this.#settleMarks(event);
@@ -148,7 +146,8 @@ export class RunLane {
   }
 
   /**
-   * @returns how many attempts at the next event have failed
+   * Counts a failed attempt to send the next event.
+   * @returns the number of such attempts since an event of the run was last sent or dropped
    */
   noteAttempt(): number {
     this.#attempts += 1;
@@ -156,7 +155,8 @@ export class RunLane {
   }
 
   /**
-   * @returns whether to start the run again, which is true only the first time
+   * Makes the start the next event again, because the service does not know the run.
+   * @returns false if the run was already restarted or is finished; then nothing changes
    */
   restart(): boolean {
     // If the service does not know a run that has ended, the run was deleted. So marks must not start it again.
@@ -166,7 +166,7 @@ export class RunLane {
     return true;
   }
 
-  /** All remaining events, in order. The lane must not be used afterwards. */
+  /** Returns all remaining events, in order. They stay in the lane, which must not send anything afterwards. */
   takeRest(): LaneEvent[] {
     const events: LaneEvent[] = [];
     if (this.#state === 'lost') return events;
@@ -179,7 +179,7 @@ export class RunLane {
     return events;
   }
 
-  /** Drops everything. @returns what was dropped */
+  /** Drops all events and sends no more. @returns the numbers of dropped steps, of their bytes and of `mark` calls */
   lose(): { steps: number; bytes: number; marks: number } {
     let bytes = 0;
     const steps = this.#steps.size;

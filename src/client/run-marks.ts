@@ -31,7 +31,8 @@ const NOTE_UNITS = 4_000;
 const NO_TAG = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp},]/u;
 
 /**
- * @param leaveOut called for each part that the service would refuse
+ * Makes the body of a request from marks. A long note is cut. Other parts that the service would refuse are left out.
+ * @param leaveOut called for each part that is cut or left out
  * @returns null if nothing is left to send
  */
 export function boundMarks(said: RunMarks, leaveOut: (what: string) => void): MarkBody | null {

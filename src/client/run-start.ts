@@ -22,7 +22,7 @@ export interface RunOptions {
   taskProfile?: string;
   codebaseId?: string;
   metadata?: Record<string, unknown>;
-  /** The experiment of the run. The run gets the arm to which its unit is assigned. */
+  /** The experiment of the run. The run gets `arm`, or else the arm to which its unit is assigned. */
   experimentId?: string;
   /** The unit that is assigned to an arm, such as a user or a repository. Default: the run. */
   assignmentUnit?: string;
@@ -45,8 +45,9 @@ const METADATA_DEPTH = 32;
 const METADATA_VALUES = 10_000;
 
 /**
- * @param parentRunId the enclosing run, or null
- * @param warn called for everything that is left out
+ * Makes the request that starts a run. Texts are cut to the service's limits.
+ * @param parentRunId the id of the enclosing run; null: there is no enclosing run
+ * @param warn called if the metadata cannot be sent and is left out
  */
 export function toRunStart(
   options: RunOptions,

@@ -15,7 +15,10 @@ import type { LaneEvent, RunLane } from './run-lane.ts';
 import type { MarkBody } from './run-marks.ts';
 import type { StepBody } from './step.ts';
 
-/** Maximum number of runs with unsent events; steps of further runs are dropped. */
+/**
+ * While this many runs have unsent events, a new run is dropped with its steps, and so are marks of a run that has no
+ * unsent events.
+ */
 const LANES_MAX = 1_000;
 /**
  * Maximum number of runs that send at the same time, each over one connection; the remaining connections are for the
@@ -106,7 +109,7 @@ export class Sender {
   }
 
   /**
-   * Starts sending a run.
+   * Starts sending a run. Drops the run if the sender has stopped, or if LANES_MAX runs have unsent events.
    * @param holdMs how long the start may wait for the framework's name. The first event of the run ends the wait
    */
   open(lane: RunLane, holdMs = 0): void {
@@ -116,13 +119,14 @@ export class Sender {
     this.#enqueue(lane);
   }
 
-  /** Sets the framework of a run. The start of the run then stops waiting. */
+  /** Sets the framework of a run, unless it is set or already sent. The start of the run then stops waiting. */
   nameFramework(lane: RunLane, name: string): void {
     lane.nameFramework(name);
     if (lane.held === 'start') this.#held.release(lane);
   }
 
   /**
+   * Queues a step. Drops and counts the step if the queue is full, the run was dropped, or the sender has stopped.
    * @param bytes approximate memory of the step
    */
   push(lane: RunLane, body: StepBody, bytes: number): void {
@@ -139,7 +143,10 @@ export class Sender {
     this.#enqueue(lane);
   }
 
-  /** @param holdMs how long the end may wait for further steps. Each step restarts the wait, and `release` ends it */
+  /**
+   * Queues the end of a run. Does nothing if the run was dropped or the sender has stopped.
+   * @param holdMs how long the end may wait for further steps. Each step restarts the wait, and `release` ends it
+   */
   end(lane: RunLane, outcome: string, holdMs = 0): void {
     if (this.#isStopped || lane.isLost) return;
     this.#held.release(lane);
@@ -149,7 +156,8 @@ export class Sender {
   }
 
   /**
-   * Adds a mark to a run. The waiting marks of a run form one event.
+   * Queues a mark. The waiting marks of a run form one event. Drops and counts the mark if LANES_MAX runs have unsent
+   * events, the run was dropped, or the sender has stopped.
    * @param leaveOut called for each part that exceeds the limits of a run's marks
    */
   mark(lane: RunLane, body: MarkBody, leaveOut: (what: string) => void): void {
@@ -192,8 +200,8 @@ export class Sender {
   }
 
   /**
-   * Waits until everything queued now is sent or dropped.
-   * @param isLast whether the ends of runs stop waiting for further steps
+   * Waits until everything queued now is sent or dropped, except an end that still waits for steps.
+   * @param isLast whether the ends of runs stop waiting for further steps, so that they are sent too
    * @returns false if the time has run out or the service does not answer
    */
   flush(timeoutMs: number, isLast = false): Promise<boolean> {
@@ -225,15 +233,16 @@ export class Sender {
     return this.#stoppedBy !== null;
   }
 
-  /** Called when the event loop is empty, before the process ends. */
+  /** Flushes, because the event loop is empty and the process is about to end. Drops what cannot be sent in time. */
   async #flushAtExit(): Promise<void> {
     this.#release = null;
     if (!(await this.flush(this.#bounds.exitFlushMs, true))) this.stop();
   }
 
   /**
-   * Returns the queued requests, so that another thread sends them, because this thread's event
-   * loop has stopped.
+   * Takes the queued requests and stops the sender. Another thread sends the requests, because this thread's event loop
+   * has stopped.
+   * @returns null if the sender had already stopped, nothing was queued, or the circuit is not closed
    */
   #handOver(): LastRequests | null {
     this.#release = null;
@@ -307,7 +316,10 @@ export class Sender {
     else this.#letExit();
   }
 
-  /** Sends a lane's events until it is empty or must pause. Never rejects. */
+  /**
+   * Sends a lane's events until it has none to send, its turn is over, an attempt fails, or the sender stops. Never
+   * rejects.
+   */
   async #drain(lane: RunLane): Promise<void> {
     let sent = 0;
     for (let event = lane.next(); event !== null; event = lane.next()) {
@@ -322,7 +334,8 @@ export class Sender {
   }
 
   /**
-   * @returns false if the event was not accepted and its lane gets another turn after a pause
+   * Sends an event, and removes it from its lane unless it is to be sent again.
+   * @returns false if the lane must pause before it sends again
    */
   async #send(lane: RunLane, event: LaneEvent): Promise<boolean> {
     try {
@@ -338,7 +351,7 @@ export class Sender {
     }
   }
 
-  /** @returns whether a monitor fired */
+  /** Sends an event. @returns whether a monitor fired. @throws as `Caller.call` */
   async #post(lane: RunLane, event: LaneEvent): Promise<boolean> {
     const manner = { isBackground: true, attempts: 1, timeoutMs: this.#bounds.timeoutMs };
     const [name, request] = toCall(lane, event);
@@ -351,8 +364,8 @@ export class Sender {
   }
 
   /**
-   * Asks the service for an intervention. The request is repeatable, because the service gives the
-   * same answer for the same step.
+   * Asks the service for an intervention and passes it to the run. A failure is ignored. The request is repeatable,
+   * because the service gives the same answer for the same step.
    */
   async #evaluate(lane: RunLane): Promise<void> {
     const manner = { isBackground: true, isRepeatable: true, timeoutMs: this.#bounds.timeoutMs };
@@ -398,13 +411,13 @@ export class Sender {
     return true;
   }
 
-  /** @returns false */
+  /** Sends no event of any run for `ms`, at most PAUSE_MAX_MS. @returns false, as the result of `#send` */
   #pause(ms: number): boolean {
     this.#notBefore = Math.max(this.#notBefore, performance.now() + Math.min(ms, PAUSE_MAX_MS));
     return false;
   }
 
-  /** Drops an event. Drops the whole lane if the event is the start or the run does not exist. */
+  /** Drops an event. Drops the whole lane if the event is the start, or if the service answered 404 or 409. */
   #giveUp(lane: RunLane, event: LaneEvent, cause: DropCause, thrown: unknown): void {
     const words = thrown instanceof Error ? thrown.message : String(thrown);
     this.#warn(cause, `The service did not accept a ${event.kind} of run ${lane.runId}: ${words}`);
@@ -482,7 +495,7 @@ function toCall(lane: RunLane, event: LaneEvent): [EventName, RequestOf<EventNam
 
 /** A caller waiting for a flush. */
 interface Waiter {
-  /** The position that each lane must reach. */
+  /** The number of settled events that each lane must reach. */
   marks: Map<RunLane, number>;
   done(isDone: boolean): void;
 }

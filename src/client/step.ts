@@ -28,7 +28,7 @@ export interface Step {
 const STEP_TEXT_UNITS = 131_072;
 /** The service's maximum of `tokens`. */
 const TOKENS_MAX = 100_000_000;
-/** Memory of a step besides its texts. */
+/** Approximate memory of a step besides its texts, in bytes. */
 const STEP_BYTES = 300;
 
 interface BoundedStep {
@@ -39,6 +39,7 @@ interface BoundedStep {
   truncated: string[];
 }
 
+/** Cuts the texts of a step, and replaces an invalid number of tokens by 0. */
 export function boundStep(stepIndex: number, step: Step): BoundedStep {
   const truncated: string[] = [];
   const action = boundText('action', step.action, truncated);

@@ -10,11 +10,14 @@ import { SeenPosition } from './seen-position.ts';
 
 /** Longest answer that is read; the service's longest answers are pages of findings. */
 const ANSWER_BYTES_MAX = 64 * 1024 * 1024;
-/** Maximum number of concurrent connections. Further requests wait for a free connection, within their time limit. */
+/**
+ * Maximum number of concurrent connections, besides those of event streams. Further requests wait for a free
+ * connection, within their time limit.
+ */
 const CONNECTIONS_MAX = 16;
 /**
- * Shorter than the service's idle timeout (10 s), so that no request is sent on a closing
- * connection.
+ * How long a connection may be idle before the client closes it. The time is shorter than the service's idle timeout
+ * (10 s), so that no request is sent on a connection that the service is closing.
  */
 const IDLE_CONNECTION_MS = 5_000;
 
@@ -67,9 +70,8 @@ export class Transport {
   }
 
   /**
-   * @throws ConnectionError, TimeoutError, UnexpectedAnswerError for an answer that is too long, or
-   *   the signal's reason. Every answer is returned, whatever its status; redirects are not
-   *   followed
+   * Sends a request and reads the whole answer. Returns an answer of any status. Follows no redirects.
+   * @throws ConnectionError, TimeoutError, UnexpectedAnswerError for an answer that is too long, or the signal's reason
    */
   send(request: Request): Promise<Answer> {
     return new Promise((resolve, reject) => {
@@ -127,10 +129,10 @@ export class Transport {
   }
 
   /**
-   * An answer that is read while it arrives, over a separate connection.
-   * @throws ConnectionError, TimeoutError if the head does not arrive in time, or the signal's
-   * reason
-   * @returns the unread answer if its status is 200, otherwise the same as `send`
+   * Requests an answer that is read while it arrives, over a separate connection.
+   * @returns the unread answer if its status is 200, otherwise the whole answer
+   * @throws ConnectionError, TimeoutError if the head or the body of an error does not arrive in time,
+   *   UnexpectedAnswerError for an error that is too long, or the signal's reason
    */
   open(target: string, headers: Record<string, string>, timeoutMs: number, signal: AbortSignal) {
     return new Promise<OpenAnswer | Answer>((resolve, reject) => {
@@ -174,7 +176,10 @@ export class Transport {
     });
   }
 
-  /** Closes idle connections. Later requests are still accepted and open a new one. */
+  /**
+   * Closes all connections except those of event streams. Requests in progress fail. A later request opens a new
+   * connection.
+   */
   close(): void {
     this.#agent.destroy();
   }

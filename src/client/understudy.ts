@@ -133,8 +133,9 @@ export class Understudy implements AsyncDisposable {
   }
 
   /**
-   * Calls the function as a run. If it returns, the run ends as `success`; if it throws, the run ends as `failure:
-   * <ExceptionName>`, and the same error is thrown again.
+   * Calls the function as a run. If the function returns, the run ends as `success`. If the function throws, the run
+   * ends as `failure: <ExceptionName>`, and the same error is thrown again. A run that the function has already ended
+   * keeps its outcome.
    * @returns what the function returns
    */
   async run<Result>(options: RunOptions, work: (run: Run) => Result | PromiseLike<Result>): Promise<Result> {
@@ -189,8 +190,8 @@ export class Understudy implements AsyncDisposable {
   }
 
   /**
-   * @throws TypeError for a code base without a name. The functions of the result reject only with
-   * a TypeError for a wrong argument
+   * Returns the functions for findings about a code base. They reject only with a TypeError for a wrong argument.
+   * @throws TypeError for a code base without a name, RangeError for an invalid timeout
    */
   findings(codebaseId: string, options?: FindingsOptions): FindingsClient {
     return new FindingsClient(this.#caller, codebaseId, options);
@@ -209,6 +210,7 @@ export class Understudy implements AsyncDisposable {
     return readLiveEvents(this.#caller, options, this.#closing.signal, pace);
   }
 
+  /** Returns this client's counters and the state of its circuit. */
   stats(): ClientStats {
     const { runsStarted, runsFinished, stepsLogged, textsTruncated, marksSaid } = this.#counts;
     const { interventionsReceived, interventionsHandedOver } = this.#counts;

@@ -5,7 +5,7 @@
 
 import { digitsOf, exactNumber } from '../std/exact-json.ts';
 
-/** Replaces half a surrogate pair. */
+/** The character that replaces a lone surrogate. */
 const REPLACEMENT = '\ufffd';
 
 function stringify(value: unknown): string | undefined {

@@ -38,7 +38,8 @@ export class DifficultyMachine {
   }
 
   /**
-   * @param score the score of the latest step, in [0, 1]. Other numbers are clamped, and other values are ignored
+   * Adds the score of the latest step.
+   * @param score in [0, 1]. Other numbers are clamped. NaN and values that are not numbers are ignored
    * @returns the new state; it changes at most once per step
    */
   observe(score: number): DifficultyState {
@@ -51,6 +52,7 @@ export class DifficultyMachine {
 }
 
 /**
+ * Decides the state after a step.
  * @param scores oldest first. A window that is not full changes nothing
  * @param thresholds the result of readThresholds
  */

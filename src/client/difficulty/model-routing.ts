@@ -7,7 +7,7 @@ import { DIFFICULTY_STATES, type DifficultyState } from './machine.ts';
 /** Names of models by state; a state may be left out. */
 export type ModelRouting = Partial<Record<DifficultyState, string>>;
 
-/** @throws RangeError, which names the key, for an unknown state or an invalid model name */
+/** Checks and copies the routing. @throws RangeError, which names the key, for an unknown state or an invalid model name */
 export function readModelRouting(given: ModelRouting = {}): Readonly<ModelRouting> {
   for (const [state, model] of Object.entries(given)) {
     if (!DIFFICULTY_STATES.some((known) => known === state))
@@ -20,9 +20,7 @@ export function readModelRouting(given: ModelRouting = {}): Readonly<ModelRoutin
   return Object.freeze({ ...given });
 }
 
-/**
- * @returns null if the routing has no model for the state: the agent keeps its current model
- */
+/** Returns the model for the state; null if the routing names none: the agent keeps its current model. */
 export function routeModel(routing: Readonly<ModelRouting>, state: DifficultyState): string | null {
   return routing[state] ?? null;
 }

@@ -86,6 +86,7 @@ const ENTITY = new RegExp(
 );
 
 /**
+ * Estimates the difficulty of a step.
  * @param text the text of a step: a thought, an input, an observation, or all of these
  * @returns a score in [0, 1]; 0.5 if there is nothing to judge. Never throws, whatever the argument
  */
@@ -100,9 +101,7 @@ export function scoreStep(text: string): number {
   return 1 / (1 + Math.exp(-6 * (raw - 0.5)));
 }
 
-/**
- * @returns null for a text without words
- */
+/** Measures the signals of a text; null for a text without words, or a value that is not a text. */
 export function measureSignals(text: string): StepSignals | null {
   if (typeof text !== 'string') return null;
   const judged = cutText(text, CHARACTERS_MAX);

@@ -3,15 +3,21 @@
  * with their defaults and bounds. Any thread.
  */
 
-/** Difficulties are in [0, 1]; windows count steps. */
+/**
+ * When the difficulty machine changes its state. Thresholds and the margin are difficulties, in [0, 1]. Windows are
+ * numbers of steps.
+ */
 export interface FsmThresholds {
-  /** SLOW ends when the mean of the last `fastWindow` difficulties is at most this. */
+  /**
+   * SLOW ends when the mean of the last `fastWindow` difficulties is at most this, and below `slowThreshold` by more
+   * than the margin.
+   */
   fastThreshold: number;
   /** SLOW begins when the mean of the last `slowWindow` difficulties is at least this. */
   slowThreshold: number;
   /** SKIP begins when the mean of the last `skipWindow` difficulties is at most this. */
   skipThreshold: number;
-  /** Margin by which the mean must pass the threshold at which a state began, before the state ends. */
+  /** SLOW and SKIP end only when the mean has passed the threshold at which they began by more than this margin. */
   hysteresisMargin: number;
   fastWindow: number;
   slowWindow: number;
@@ -37,6 +43,7 @@ const DEFAULT_THRESHOLDS: Readonly<FsmThresholds> = {
 const WINDOW_MAX = 1_000;
 
 /**
+ * Returns the defaults, replaced by the given values.
  * @param given differences from the defaults; undefined values are ignored
  * @throws RangeError, which names the key, for an unknown key, a number out of range, or thresholds in the wrong order
  */

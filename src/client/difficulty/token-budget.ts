@@ -37,7 +37,7 @@ export class TokenBudget {
     return this.#budget !== undefined && this.#spent >= this.#budget;
   }
 
-  /** @param tokens the tokens of a step; any value but a number above 0 is ignored */
+  /** Adds the tokens of a step, rounded down. Any value but a finite number above 0 is ignored. */
   spend(tokens: number | undefined): void {
     if (typeof tokens !== 'number' || !(tokens > 0) || !Number.isFinite(tokens)) return;
     const was = this.is_reached;

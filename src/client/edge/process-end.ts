@@ -4,7 +4,7 @@
  * Runs in edge functions, on any thread.
  */
 
-/** @returns a function that does nothing */
+/** Does nothing. @returns a function that does nothing */
 export function holdForExit(): () => void {
   return () => {};
 }

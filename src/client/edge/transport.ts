@@ -18,9 +18,8 @@ export class Transport {
   }
 
   /**
-   * @throws ConnectionError, TimeoutError, UnexpectedAnswerError for an answer that is too long, or
-   *   the signal's reason. Every answer is returned, whatever its status; redirects are not
-   *   followed
+   * Sends a request and reads the whole answer. Returns an answer of any status. Follows no redirects.
+   * @throws ConnectionError, TimeoutError, UnexpectedAnswerError for an answer that is too long, or the signal's reason
    */
   async send({ method, target, body, timeoutMs, signal }: Request): Promise<Answer> {
     const headers = body === undefined ? {} : { 'content-type': 'application/json' };
@@ -36,10 +35,10 @@ export class Transport {
   }
 
   /**
-   * An answer that is read while it arrives.
-   * @throws ConnectionError, TimeoutError if the head does not arrive in time, or the signal's
-   * reason
-   * @returns the unread answer if its status is 200, otherwise the same as `send`
+   * Requests an answer that is read while it arrives.
+   * @returns the unread answer if its status is 200 and it has a body, otherwise the whole answer
+   * @throws ConnectionError, TimeoutError if the head or the body of an error does not arrive in time,
+   *   UnexpectedAnswerError for an error that is too long, or the signal's reason
    */
   async open(
     target: string,
