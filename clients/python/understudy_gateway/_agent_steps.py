@@ -93,7 +93,7 @@ class AgentSteps:
             return steps
 
     def name_framework(self, name: str) -> None:
-        """Names the framework of the run, if it has no name yet."""
+        """Names the framework of the run, unless an integration or the agent has named it."""
         if self._is_framework_named:
             return
         self._is_framework_named = True
@@ -102,7 +102,7 @@ class AgentSteps:
             name_framework(name)
 
     def expect(self, answers: int) -> None:
-        """Expects `answers` more answers; -1: one has arrived. The end of the run waits for them a little."""
+        """Announces `answers` more answers; -1: one has arrived. The end of the run waits for them at most 5 s."""
         expect = getattr(self._run(), "_expect", None)
         if expect is not None:
             expect(answers)
@@ -116,7 +116,10 @@ class AgentSteps:
         return (lambda: None) if expect_stream is None else expect_stream()
 
     def answered(self, text: str, calls: Sequence[AskedCall] = (), tokens: int = 0, thinking: str = "") -> None:
-        """Reports that a model answered. `tokens` is the sum for the request and the answer."""
+        """Reports an answer of a model. An answer without calls is logged at once, and a call when its result arrives.
+
+        tokens: the sum for the request and the answer.
+        """
         tokens = max(0, tokens)
         if not calls:
             with self._lock:
@@ -165,7 +168,7 @@ class AgentSteps:
         )
 
     def take_intervention(self) -> Optional[Intervention]:
-        """The message for the next model call, returned once; None without a message."""
+        """Returns the intervention for the next model call, once; None: there is none."""
         with self._lock:
             returned, self._returned = self._returned, None
         run = self._run()
@@ -207,7 +210,10 @@ class AgentSteps:
 
 
 def text_of_parts(content: object) -> str:
-    """The text of content blocks of any provider. A block without a text is named by its type."""
+    """Returns the texts of content blocks of any provider, one a line.
+
+    A block without a text is represented by its type. A value that is neither a text nor a list gives "".
+    """
     if isinstance(content, str):
         return content
     return "\n".join(map(_text_of_part, content)) if isinstance(content, (list, tuple)) else ""
@@ -224,10 +230,10 @@ def _text_of_part(part: object) -> str:
 
 
 def text_of_error(thrown: object) -> str:
-    """`TypeError: it is not a number`."""
+    """Returns the text of an exception, such as `TypeError: it is not a number`."""
     return f"{type(thrown).__name__}: {thrown}" if isinstance(thrown, BaseException) else str(thrown)
 
 
 def joined(texts: List[str], separator: str = "") -> str:
-    """The texts that are not empty."""
+    """Joins the texts that are not empty."""
     return separator.join(text for text in texts if text)

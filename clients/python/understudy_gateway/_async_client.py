@@ -43,7 +43,7 @@ class AsyncUnderstudy(ClientBase[AsyncRun]):
         return AsyncApi(Api(self._caller))
 
     def findings(self, codebase_id: str, timeout: float = 10.0) -> AsyncFindingsClient:
-        """The findings about a code base. Raises ValueError for an empty `codebase_id`."""
+        """The findings about a code base. Raises ValueError for an empty `codebase_id` or an invalid `timeout`."""
         return AsyncFindingsClient(FindingsClient(self._caller, codebase_id, timeout))
 
     def subscribe(self, project_id: "str | None" = None, last_event_id: str = "") -> AsyncSubscription:
@@ -65,7 +65,7 @@ class AsyncUnderstudy(ClientBase[AsyncRun]):
     async def close(self, timeout: float = FLUSH_S) -> bool:
         """Flushes, ends all subscriptions, and sends nothing more: later steps are dropped. Returns the same as `flush`.
 
-        It continues if its caller is cancelled.
+        The closing continues if the caller is cancelled.
         """
         return await asyncio.shield(in_thread(lambda: self._close(timeout)))
 

@@ -28,10 +28,10 @@ class AsyncFindingsClient:
         finding_type: Optional[str] = "note",
         metadata: Optional[Mapping[str, Any]] = None,
     ) -> Optional[str]:
-        """Stores a finding and returns its id, or None.
+        """Stores a finding and returns its id; None if the finding was not stored or no answer arrived.
 
-        content: a text, or a mapping of all four arguments. It is cut to 8,000 characters, `file_path` to 512, `finding_type`
-        to 64.
+        content: a text, which is cut to 8,000 characters, or a mapping with the names of all four arguments. `file_path` is cut
+            to 512 characters, `finding_type` to 64.
         """
         return await self._call(lambda: self._findings.store(content, file_path, finding_type, metadata), None)
 
@@ -51,19 +51,19 @@ class AsyncFindingsClient:
     async def list(
         self, limit: int = 50, offset: int = 0, file_path: Optional[str] = None, finding_type: Optional[str] = None
     ) -> "List[Dict[str, Any]]":
-        """One page, newest first."""
+        """Returns one page of findings, newest first."""
         return await self._call(lambda: self._findings.list(limit, offset, file_path, finding_type), [])
 
     async def coverage(self, file_paths: Iterable[str]) -> float:
-        """The share of the paths that have findings; 1.0 for no paths."""
+        """Returns the share of the paths that have findings; 1.0 for no paths, 0.0 after a failure."""
         return await self._call(lambda: self._findings.coverage(file_paths), 0.0)
 
     async def invalidate(self, file_paths: Iterable[str]) -> int:
-        """Deletes the findings about exactly these paths. Returns their number."""
+        """Deletes the findings about exactly these paths. Returns their number; 0 after a failure."""
         return await self._call(lambda: self._findings.invalidate(file_paths), 0)
 
     async def clear(self) -> bool:
-        """Deletes all findings about the code base. Returns whether the service did it."""
+        """Deletes all findings about the code base. Returns False if they were not deleted or no answer arrived."""
         return await self._call(self._findings.clear, False)
 
     async def _call(self, work: Callable[[], _Result], failed: _Result) -> _Result:

@@ -37,7 +37,8 @@ _GRACE_S = 0.25
 
 
 def back_off_s(attempt: int, thrown: BaseException) -> float:
-    """The pause before an attempt. It doubles each time, has jitter, and is never shorter than the service asks for."""
+    """Returns the pause before the next attempt: doubles each time up to a maximum, has jitter, and is never shorter than the
+    service asks for."""
     own: float = min(_BACK_OFF_S * 2 ** (attempt - 1), _BACK_OFF_MAX_S) * random.uniform(0.5, 1)
     asked: Optional[float] = getattr(thrown, "retry_after", None)
     return max(own, asked or 0.0)
@@ -82,7 +83,7 @@ class Caller:
             self.counts[name] += 1
 
     def open_stream(self, path: str, fields: Mapping[str, Any], last_event_id: str) -> Stream:
-        """A stream of events on a separate connection, outside of the circuit. Raises UnderstudyError."""
+        """Opens a stream of events on a separate connection, without the circuit. Raises UnderstudyError."""
         target, _ = self._render("GET", path, fields)
         headers = {"accept": "text/event-stream", "cache-control": "no-cache"}
         if last_event_id:
@@ -111,7 +112,10 @@ class Caller:
         attempts: int = _ATTEMPTS,
         is_background: bool = False,
     ) -> Dict[str, Any]:
-        """Calls an operation. `fields` has the fields of path, query and body under their wire names. Raises UnderstudyError."""
+        """Calls an operation. Repeats a failed request within the time limit if that is safe. Raises UnderstudyError.
+
+        fields: the fields of path, query and body under their wire names. Returns the body of the answer; {} for status 204.
+        """
         method, path, is_repeatable = OPERATIONS[name]
         target, body = self._render(method, path, fields)
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
@@ -157,7 +161,7 @@ class Caller:
         return answer
 
     def _render(self, method: str, path: str, fields: Mapping[str, Any]) -> Tuple[str, Optional[bytes]]:
-        """The target and the body. With a static key the tenant goes into the body if there is one, otherwise into the query."""
+        """Returns the target and the body of a request. The tenant is in the body of a POST, and in the query of other requests."""
         rest = {**self._tenant, **{name: value for name, value in fields.items() if value is not None}}
         for name in re.findall(r"\{(\w+)\}", path):
             path = path.replace(f"{{{name}}}", quote(well_formed(str(rest.pop(name))), safe=""))
@@ -176,7 +180,11 @@ def _encode(body: object) -> bytes:
 
 
 def _call_within(timeout_s: float, work: Callable[[], Answer]) -> Answer:
-    """Runs `work` on another thread, because some work has no timeout, for example a name lookup."""
+    """Runs `work` on another thread, because some work has no timeout, for example a name lookup.
+
+    Raises ServiceTimeoutError if `work` takes longer than `timeout_s`. If no thread can be started, runs `work` on this thread
+    without the limit.
+    """
     box: "queue.SimpleQueue[Tuple[Optional[Answer], Optional[BaseException]]]" = queue.SimpleQueue()
 
     def run() -> None:

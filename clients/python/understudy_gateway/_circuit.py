@@ -36,28 +36,31 @@ class Circuit:
             return True
 
     def hurry(self) -> None:
-        """Allows the next request at once, even if the last one failed recently."""
+        """Ends the pause of an open circuit, so that the next request may be sent at once. Changes nothing in the other states."""
         with self._lock:
             self._opens_until = 0.0
 
     def note_answer(self) -> None:
+        """Closes the circuit, because the service answered, with success or with a refusal."""
         with self._lock:
             self.state = "closed"
             self._failures = 0
             self._cool_down_s = self._COOL_DOWN_S
 
     def note_server_error(self) -> None:
+        """Counts an error of the server or a broken connection. Opens the circuit after five in a row, or if it was half-open."""
         with self._lock:
             self._failures += 1
             if self.state == "half-open" or self._failures >= self._FAILURES_MAX:
                 self._open()
 
     def note_silence(self) -> None:
+        """Opens the circuit, because the service did not answer in time or refused the connection."""
         with self._lock:
             self._open()
 
     def note_nothing(self) -> None:
-        """Reports that a request was abandoned, so that its result says nothing about the service."""
+        """Notes that a request was abandoned. A half-open circuit opens again without a new pause, so the next request may try."""
         with self._lock:
             if self.state == "half-open":
                 self.state = "open"

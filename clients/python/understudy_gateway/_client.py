@@ -169,7 +169,7 @@ class ClientBase(Generic[_Run]):
         return self._make_run(start, again)
 
     def start(self, task: str = "", run_id: Optional[str] = None, **options: Any) -> _Run:
-        """Begins a run that `finish` or `fail` ends. It takes the options of `run`, but does not become the current run."""
+        """Begins a run that `finish` or `fail` ends. The run does not become the current run. `options` are those of `run`."""
         return self.run(task, run_id, **options)._begin()
 
     def within(self, run: _Run) -> Within:
@@ -190,11 +190,11 @@ class ClientBase(Generic[_Run]):
         raise NotImplementedError
 
     def score_step(self, text: str) -> float:
-        """How difficult a text looks, in [0, 1]; "" is 0.5."""
+        """Estimates how difficult a text is, in [0, 1]; 0.5 for a text without words."""
         return score_step(text)
 
     def stats(self) -> Dict[str, Any]:
-        """The counters of this client."""
+        """Returns the counters of this client and the state of its circuit."""
         sender = self._sender
         with self._lock:
             counts = dict(self._counts)
@@ -302,7 +302,7 @@ class Understudy(ClientBase[Run]):
         return Api(self._caller)
 
     def findings(self, codebase_id: str, timeout: float = 10.0) -> FindingsClient:
-        """The findings about a code base. Raises ValueError for an empty `codebase_id`."""
+        """The findings about a code base. Raises ValueError for an empty `codebase_id` or an invalid `timeout`."""
         return FindingsClient(self._caller, codebase_id, timeout)
 
     def subscribe(self, project_id: Optional[str] = None, last_event_id: str = "") -> Subscription:

@@ -47,7 +47,7 @@ _ENTITY = re.compile(
 
 
 def score_step(text: str) -> float:
-    """How difficult a text looks, in [0, 1]; 0.5 for a text without words. Never raises."""
+    """Estimates how difficult a text is, in [0, 1]; 0.5 for a text without words. Never raises."""
     signals = _measure_signals(text)
     if signals is None:
         return 0.5

@@ -23,19 +23,19 @@ class ServiceConnectionError(UnderstudyError):
 
 
 class ServiceTimeoutError(UnderstudyError):
-    """No answer within the time that the call had, retries included."""
+    """The service did not answer within the call's time limit, which includes retries."""
 
     retryable = True
 
 
 class CircuitOpenError(UnderstudyError):
-    """Nothing was sent: the service did not answer recently, and the client waits before it tries again."""
+    """Nothing was sent: the service has recently failed or not answered, and the client waits before the next request."""
 
     retryable = True
 
 
 class UnexpectedAnswerError(UnderstudyError):
-    """A success status with a body that this API does not send: another program listens there."""
+    """The answer does not have the format of this API, or is too long. Another program probably listens at the address."""
 
 
 class ApiError(UnderstudyError):
@@ -64,11 +64,11 @@ class PermissionDeniedError(ApiError):
 
 
 class NotFoundError(ApiError):
-    """404: it does not exist, or another organization owns it."""
+    """404: the requested object does not exist, or another organization owns it."""
 
 
 class ConflictError(ApiError):
-    """409: the request conflicts with the present state."""
+    """409: the request conflicts with the present state of an object."""
 
 
 class ValidationError(ApiError):

@@ -38,10 +38,10 @@ class FindingsClient:
         finding_type: Optional[str] = "note",
         metadata: Optional[Mapping[str, Any]] = None,
     ) -> Optional[str]:
-        """Stores a finding and returns its id, or None.
+        """Stores a finding and returns its id; None if the finding was not stored or no answer arrived.
 
-        content: a text, or a mapping of all four arguments. It is cut to 8,000 characters, `file_path` to 512, `finding_type`
-        to 64.
+        content: a text, which is cut to 8,000 characters, or a mapping with the names of all four arguments. `file_path` is cut
+            to 512 characters, `finding_type` to 64.
         """
         given: Dict[str, Any] = {"file_path": file_path, "finding_type": finding_type, "metadata": metadata}
         given.update(content if isinstance(content, Mapping) else {"content": content})
@@ -66,22 +66,22 @@ class FindingsClient:
     def list(
         self, limit: int = 50, offset: int = 0, file_path: Optional[str] = None, finding_type: Optional[str] = None
     ) -> List[Dict[str, Any]]:
-        """One page, newest first."""
+        """Returns one page of findings, newest first."""
         wanted = {"limit": limit, "offset": offset, **self._filter(file_path, finding_type)}
         return _list_of(self._ask("list_findings", **wanted).get("findings"))
 
     def coverage(self, file_paths: Iterable[str]) -> float:
-        """The share of the paths that have findings; 1.0 for no paths."""
+        """Returns the share of the paths that have findings; 1.0 for no paths, 0.0 after a failure."""
         paths = self._paths(file_paths)
         return float(_number_of(self._ask("findings_coverage", file_paths=paths).get("coverage"))) if paths else 1.0
 
     def invalidate(self, file_paths: Iterable[str]) -> int:
-        """Deletes the findings about exactly these paths. Returns their number."""
+        """Deletes the findings about exactly these paths. Returns their number; 0 after a failure."""
         paths = self._paths(file_paths)
         return int(_number_of(self._ask("invalidate_findings", file_paths=paths).get("deleted"))) if paths else 0
 
     def clear(self) -> bool:
-        """Deletes all findings about the code base. Returns whether the service did it."""
+        """Deletes all findings about the code base. Returns False if they were not deleted or no answer arrived."""
         return self._ask("clear_findings").get("cleared") is True
 
     def _ask(self, name: str, **fields: Any) -> Dict[str, Any]:

@@ -23,10 +23,11 @@ def installed_transports() -> List[str]:
 
 
 def install_labels() -> List[str]:
-    """Labels the requests of run scopes from now on. Call it once at start-up; further calls change nothing.
+    """Labels the requests of run scopes from now on, and returns the transports whose requests are labelled.
 
-    Only requests to models on labelled hosts carry `x-svc-run` and `x-svc-seq`; nothing else is changed. SVC_RUN names a run
-    for the whole process. Returns what `installed_transports` returns.
+    Call it once at start-up. Requests to models on labelled hosts get the headers `x-svc-run` and `x-svc-seq`; other requests are
+    not changed. SVC_RUN names a run for requests outside of all scopes. A further call reads SVC_RUN again, and adds the
+    libraries that could not be imported before.
     """
     named = os.environ.get("SVC_RUN")
     labels.run = named if is_label(named) else None
@@ -46,7 +47,7 @@ def install_labels() -> List[str]:
 
 
 def _label_http_client(module: Any) -> None:
-    """urllib, urllib3, requests and botocore send each attempt, including retries and redirects, through `http.client`."""
+    """Patches `http.client`, through which urllib, urllib3, requests and botocore send each attempt, retries and redirects too."""
     connection = module.HTTPConnection
     putrequest, putheader, endheaders = connection.putrequest, connection.putheader, connection.endheaders
 
@@ -81,7 +82,7 @@ def _label_http_client(module: Any) -> None:
 
 
 def _name_request(connection: Any, url: object) -> Optional[str]:
-    """The run that a request of `http.client` is labelled with. Never raises."""
+    """Returns the run that labels a request of `http.client`; None: the request gets no label. Never raises."""
     try:
         name = label_now()
         if name is None or not isinstance(url, str) or not is_llm_path(url):
@@ -95,7 +96,7 @@ def _name_request(connection: Any, url: object) -> Optional[str]:
 
 
 def _label_httpx(httpx: Any) -> None:
-    """The transports of httpx and httpx2 send each attempt, including an SDK's retries and redirects."""
+    """Patches the transports of httpx or httpx2, which send each attempt, including an SDK's retries and redirects."""
     if hasattr(httpx.HTTPTransport.handle_request, "_understudy_original"):
         # httpx2 can take the name httpx; then both names mean one module.
         return
@@ -132,7 +133,10 @@ def _label_httpx(httpx: Any) -> None:
 
 
 def _put_on(request: Any) -> Optional[Tuple[str, int]]:
-    """Labels a request of httpx, unless the caller has labelled it. Never raises."""
+    """Labels a request of httpx to a model. Returns the run and the number; None: the request gets no label. Never raises.
+
+    A request that the caller has labelled keeps the caller's label.
+    """
     try:
         name = label_now()
         if name is None or not is_llm_path(request.url.raw_path.decode("ascii")) or not is_labelled_host(request.url.host):
@@ -149,7 +153,7 @@ def _put_on(request: Any) -> Optional[Tuple[str, int]]:
 
 
 def _label_aiohttp(aiohttp: Any) -> None:
-    """`ClientRequest.send` writes the head of each attempt, including redirects, on a connection that it already has."""
+    """Patches `ClientRequest.send`, which writes the head of each attempt, including redirects, on an open connection."""
     send = aiohttp.ClientRequest.send
 
     @functools.wraps(send)
@@ -167,7 +171,7 @@ def _label_aiohttp(aiohttp: Any) -> None:
 
 
 def _put_on_aiohttp(request: Any) -> bool:
-    """Labels a request of aiohttp, unless the caller has labelled it. Never raises."""
+    """Labels a request of aiohttp to a model, unless the caller has labelled it. Returns whether it did. Never raises."""
     try:
         name = label_now()
         if name is None or not is_llm_path(request.url.raw_path) or not is_labelled_host(request.url.host or ""):

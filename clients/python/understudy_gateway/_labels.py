@@ -41,7 +41,11 @@ def _normalize_host(host: str) -> str:
 
 
 def is_labelled_host(host: str) -> bool:
-    """Loopback and private addresses, single-label names, `.local`, `.internal`, and the names in SVC_HOSTS."""
+    """Whether requests to the host get labels.
+
+    True for loopback, private and link-local addresses, names of one label, names in `.local`, `.internal` and `.localhost`,
+    and the names in SVC_HOSTS.
+    """
     name = _normalize_host(host)
     listed = re.split(r"[\s,]+", os.environ.get("SVC_HOSTS", ""))
     if name == "" or name in (_normalize_host(re.sub(r"^(\[.*\]|[^:]+):\d+$", r"\1", listed_name)) for listed_name in listed):
@@ -56,11 +60,16 @@ def is_labelled_host(host: str) -> bool:
 
 
 def is_llm_path(target: str) -> bool:
+    """Whether the path of a request is one of a model call. The query is ignored."""
     return _LLM_PATH.search(target.partition("?")[0]) is not None
 
 
 class _Labels:
-    """Counts the requests of each run, from 1 and without a gap. The process has one such object."""
+    """Numbers the requests of each run from 1. The process has one such object.
+
+    A number that was given back is used again. With more than `_LABELLED_RUNS_MAX` runs, the run whose last request is the
+    oldest is forgotten, and its numbers begin again.
+    """
 
     def __init__(self) -> None:
         self.forget()
@@ -74,6 +83,7 @@ class _Labels:
         self._runs: "collections.OrderedDict[str, Tuple[List[int], List[int]]]" = collections.OrderedDict()
 
     def take(self, name: str) -> int:
+        """Returns the number of the run's next request."""
         with self._lock:
             last, free = self._runs.setdefault(name, ([0], []))
             self._runs.move_to_end(name)
@@ -97,13 +107,15 @@ RUN, SEQ = "x-svc-run", "x-svc-seq"
 
 
 def is_label(name: object) -> bool:
+    """Whether the value is a label: 1 to `ID_UNITS` printable characters, without white space at its ends."""
     return isinstance(name, str) and 0 < len(name) <= ID_UNITS and name.isprintable() and name == name.strip()
 
 
 class run_scope:
-    """`with run_scope("name"):` requests to models made inside are labelled with the name, once `install_labels()` was called.
+    """Labels the requests to models that are made in its block: `with run_scope("name"): ...`.
 
-    A run of `Understudy.run` is such a scope. A later scope with the same name continues its numbers.
+    The labels need a call of `install_labels()`. A block of `Understudy.run` is a scope with the run's id. A later scope with the
+    same name continues the numbers.
     """
 
     def __init__(self, name: str) -> None:

@@ -37,7 +37,8 @@ class Lane:
         self.finish_held_until = 0.0
         # Each step of a stream restarts the wait of `run_finish` with this length; 0: it does not wait for streams.
         self.stream_hold_s = 0.0
-        # The marks that wait, as one event, and the number of calls that made them. The counts of events do not include it.
+        # The marks that wait, as one event, and the number of calls that made them. `accepted` and `settled` do not count
+        # this event.
         self.marks: Optional[Marks] = None
         self._sent_marks: Optional[Marks] = None
         self.is_ending = False
@@ -48,7 +49,7 @@ class Lane:
 
     @property
     def not_before(self) -> float:
-        """When the next event may be sent."""
+        """The monotonic time from which the next event may be sent; 0: now."""
         if self.state == "waiting":
             return self.held_until
         return 0.0 if self.steps or self.marks is not None else self.finish_held_until
@@ -64,6 +65,7 @@ class Lane:
             self.held_until = 0.0
 
     def next(self) -> Optional[Tuple[str, Dict[str, Any]]]:
+        """Returns the kind and the fields of the next event, which stays in the lane; None: there is nothing to send."""
         if self.state == "waiting":
             return "run_start", self.start
         if self.state == "lost":
@@ -78,7 +80,7 @@ class Lane:
         return "run_finish", {"id": self.run_id, "outcome": self.outcome}
 
     def settle(self, kind: str) -> int:
-        """Removes the event that `next` gave. Returns the bytes that it took."""
+        """Removes the event that `next` gave. Returns the bytes of a step; 0 for `run_start` and `run_finish`."""
         self.attempts = 0
         # A second start of the run is not counted again.
         if kind != "run_start" or not self._is_restarted:
@@ -100,9 +102,10 @@ class Lane:
         return calls
 
     def restart(self) -> bool:
-        """Starts the run once more. Returns False from the second time on.
+        """Makes `run_start` the next event again, because the service does not know the run.
 
-        A run that has ended was known to the service, so it was deleted there. Marks do not create it again.
+        Returns False, and changes nothing, if the run was already restarted or is finished. The service knew a finished run,
+        so the run was deleted there, and marks must not create it again.
         """
         if self._is_restarted or self.state == "finished":
             return False

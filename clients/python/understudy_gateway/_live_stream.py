@@ -97,7 +97,7 @@ class Subscription:
             stream.close()
 
     def _advance(self) -> Optional[LiveEvent]:
-        """Reads one block of lines, or connects once. None: no event came of it."""
+        """Opens a connection if there is none, and reads one block of lines. None: the block is no event, or the read failed."""
         try:
             if self._stream is None:
                 stream = self._open(self.last_event_id)

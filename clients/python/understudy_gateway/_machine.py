@@ -23,7 +23,7 @@ _EQUAL = 1e-9
 
 
 def read_thresholds(given: Optional[Mapping[str, float]]) -> Dict[str, float]:
-    """The defaults, replaced by the given thresholds. Raises a ValueError that names the key."""
+    """Returns the defaults, replaced by the given thresholds. Raises a ValueError that names the key."""
     read = dict(_DEFAULT_THRESHOLDS)
     for key, value in (given or {}).items():
         if key not in read:
@@ -35,7 +35,10 @@ def read_thresholds(given: Optional[Mapping[str, float]]) -> Dict[str, float]:
             raise ValueError(f"fsm_thresholds[{key!r}] must be a number from 0 to 1")
         read[key] = value
     if not read["skip_threshold"] <= read["fast_threshold"] <= read["slow_threshold"]:
-        raise ValueError("fsm_thresholds must rise from skip_threshold over fast_threshold to slow_threshold")
+        order = f"{read['skip_threshold']}, {read['fast_threshold']}, {read['slow_threshold']}"
+        raise ValueError(
+            f"fsm_thresholds must increase in the order skip_threshold, fast_threshold, slow_threshold; they are {order}"
+        )
     return read
 
 
@@ -49,7 +52,10 @@ class DifficultyMachine:
         self.state = FAST
 
     def observe(self, score: Optional[float]) -> str:
-        """Adds the score of the last step and returns the new state. A call changes the state at most once."""
+        """Adds the score of the last step and returns the new state.
+
+        score: in [0, 1]. Other numbers are clamped. NaN and values that are not numbers are ignored.
+        """
         if is_number(score):
             self._scores.append(min(1.0, max(0.0, score)))  # type: ignore[type-var,arg-type]
             self.state = self._next_state()
@@ -93,6 +99,7 @@ class Difficulty(NamedTuple):
 
 
 def read_routing(given: Optional[Mapping[str, str]]) -> Dict[str, str]:
+    """Checks and copies the routing. Raises a ValueError that names the state."""
     for state, model in (given or {}).items():
         if state not in (FAST, SLOW, SKIP):
             raise ValueError(f"model_routing[{state!r}] is unknown; known are FAST, SLOW, SKIP")

@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, List, Optional
 
 from ._agent_steps import AskedCall, joined
 
-# No event of a model has a longer line.
+# Longest line that is read. No event of a model has a longer line.
 _LINE_BYTES_MAX = 32 * 1024 * 1024
 Listener = Callable[[str, List[AskedCall], int, str], None]
 """Receives the text, the calls, the tokens and the reasoning of a message."""
@@ -25,7 +25,7 @@ class MessageStream:
         self._is_lost = False
 
     def take(self, data: bytes) -> None:
-        """Never raises. After bytes that are not a stream of events it reads nothing more."""
+        """Reads the next bytes of the stream. Never raises. After an event that cannot be read, all further bytes are ignored."""
         if self._is_lost:
             return
         try:
@@ -38,7 +38,7 @@ class MessageStream:
             self._is_lost = True
 
     def end(self) -> None:
-        """Handles the end of the stream: reports the message if the model has finished it."""
+        """Handles the end of the stream: reports the message, once, if the model has finished it."""
         message, self._message = self._message, None
         if message is None or not self._has_stopped or self._is_lost:
             return
@@ -79,7 +79,7 @@ class MessageStream:
 
 
 def tell_message(message: Dict[str, Any], listener: Listener) -> None:
-    """Reports a whole message."""
+    """Passes the text, the calls, the tokens and the reasoning of a whole message to the listener."""
     content = message.get("content") or []
     blocks = list(content.values()) if isinstance(content, dict) else content
     texts = [block["text"] for block in blocks if block["type"] == "text"]

@@ -10,7 +10,7 @@ _METADATA_VALUES = 10_000
 
 
 def find_metadata_fault(metadata: object) -> Optional[str]:
-    """Why the service would refuse the metadata; None: it accepts them."""
+    """Returns why the service would refuse the metadata; None: the service accepts them."""
     if not isinstance(metadata, dict):
         return "it is not an object"
     values = 0

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Tuple
 if TYPE_CHECKING:
     from ._caller import Caller
 
-# For each operation: method, path, and whether a repeated request changes and counts nothing a second time.
+# For each operation: method, path, and whether the client may repeat a request whose answer it did not get. The client
+# may not if a repeat would change or count something again, or could get 404.
 OPERATIONS: Dict[str, Tuple[str, str, bool]] = {
     "health": ("GET", "/health", True),
     "retrieve_patterns": ("POST", "/v1/traces/retrieve", False),
@@ -23,10 +24,10 @@ OPERATIONS: Dict[str, Tuple[str, str, bool]] = {
     "list_run_values": ("GET", "/v1/monitor/run-values", True),
     "read_run": ("GET", "/v1/monitor/runs/{id}", True),
     "list_run_steps": ("GET", "/v1/monitor/runs/{id}/steps", True),
-    # A second deletion could delete a run that was started in between, or answer 404.
     "read_run_marks": ("GET", "/v1/runs/{id}/marks", True),
     "mark_run": ("POST", "/v1/runs/{id}/marks", True),
     "clear_run_marks": ("DELETE", "/v1/runs/{id}/marks", True),
+    # A repeat could delete a run that was started in between, or get 404.
     "delete_run": ("DELETE", "/v1/monitor/runs/{id}", False),
     "evaluate": ("POST", "/v1/monitors/evaluate", False),
     "submit_trace": ("POST", "/v1/traces", True),

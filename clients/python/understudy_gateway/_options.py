@@ -13,7 +13,10 @@ _TIMEOUT_S_MAX = 600.0
 
 
 def read_key(key: object) -> str:
-    """The key goes into a header, so it must be printable ASCII. Errors never contain it."""
+    """Checks the key and returns it without white space around it. Raises TypeError or ValueError, which never contain the key.
+
+    The key is sent in a header, so it must be printable ASCII.
+    """
     if not isinstance(key, str) or key.strip() == "":
         raise TypeError("api_key is required, as an option or in the variable SVC_API_KEY")
     if re.fullmatch(r"[\x21-\x7e]+", key.strip()) is None:
@@ -22,6 +25,7 @@ def read_key(key: object) -> str:
 
 
 def read_base_url(text: object) -> str:
+    """Returns the address. Raises ValueError for anything but an http or https address without credentials and query."""
     try:
         parts = urlsplit(text) if isinstance(text, str) else urlsplit("")
         is_good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -34,13 +38,14 @@ def read_base_url(text: object) -> str:
 
 
 def read_timeout(seconds: object) -> float:
+    """Returns the number of seconds. Raises ValueError for anything but a number above 0 and at most 600."""
     if not (is_number(seconds) and 0 < seconds <= _TIMEOUT_S_MAX):  # type: ignore[operator]
         raise ValueError(f"timeout must be a number of seconds above 0, at most {_TIMEOUT_S_MAX:g}")
     return float(seconds)  # type: ignore[arg-type]
 
 
 class TokenBudgetReached(NamedTuple):
-    """The argument of `on_token_budget`, which is called once a run."""
+    """The argument of `on_token_budget`, which is called once per run."""
 
     budget: int
     spent: int

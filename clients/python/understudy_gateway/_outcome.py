@@ -10,6 +10,7 @@ _OUTCOME_UNITS = 200
 
 
 def name_outcome(outcome: object) -> str:
+    """Cuts an outcome to the service's limit; `success` for an empty text, or a value that is not a text."""
     text = bounded(outcome, _OUTCOME_UNITS) if isinstance(outcome, str) else ""
     return text or "success"
 

@@ -19,7 +19,10 @@ def estimate_tokens(text: str) -> int:
 
 
 def render_patterns(patterns: Sequence[Mapping[str, Any]], max_tokens: int = PATTERN_TOKENS) -> str:
-    """The patterns for a system prompt, best first, as many complete ones as fit; "" for no patterns."""
+    """Writes patterns for a system prompt, in the given order. A pattern that does not fit completely is left out.
+
+    Returns "" if there are no patterns or none fits.
+    """
     text = _PATTERNS_HEAD
     count = 0
     for pattern in patterns:

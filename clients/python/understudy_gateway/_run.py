@@ -144,7 +144,7 @@ class BaseRun:
         note: Optional[str] = None,
         feedback_score: Optional[float] = None,
     ) -> None:
-        """Says how the run went, during the run or after it. Returns at once. Parts that are not given stay as they were.
+        """Marks the run, during the run or after it. Returns at once. Parts that are not given stay as they were.
 
         mark: "good" or "bad". tags: added to those of the run. note: replaces the earlier note. feedback_score: a
             user's rating, from 0 to 1. Parts that the service would refuse are left out, which is reported the first
@@ -179,18 +179,24 @@ class BaseRun:
         return said
 
     def difficulty(self, text: Optional[str] = None) -> Difficulty:
-        """Scores the text of the last or the next step and returns the new state. Without a text, returns the present state."""
+        """Scores the text of the last or the next step, and returns the score and the new state.
+
+        Without a text, the score is 0.5 and the state does not change.
+        """
         score = score_step(text if isinstance(text, str) else "")
         with self._client._lock:
             state = self._machine.observe(score) if isinstance(text, str) else self._machine.state
         return Difficulty(score, state, self._client._routing.get(state))
 
     def finish(self, outcome: str = "success") -> None:
-        """Ends the run. Only the first call counts. Returns at once."""
+        """Ends the run, unless it has ended. Returns at once.
+
+        While an integration watches a stream or expects an answer, the run takes further steps before its end is sent.
+        """
         self._finish(name_outcome(outcome), may_wait=True)
 
     def fail(self, thrown: Union[BaseException, type]) -> None:
-        """Ends the run as `failure: <ExceptionName>`. Returns at once."""
+        """Ends the run as `failure: <ExceptionName>`, unless it has ended. Returns at once."""
         self._finish(name_outcome(name_failure(thrown)), may_wait=False)
 
     def __call__(self, function: _Function) -> _Function:

@@ -17,7 +17,7 @@ from ._marks import join_marks
 _SENDERS = 8
 # Number of events that a run may send in its turn while other runs wait.
 _TURN_EVENTS = 32
-# Maximum number of runs with events to send. A further run is dropped.
+# While this many runs have events to send, a new run is dropped, and so are marks of a run that has no events to send.
 _LANES_MAX = 1_000
 # Maximum number of runs whose end waits for the rest of a stream. The end of a further run does not wait.
 _STREAMS_MAX = 1_000
@@ -36,7 +36,8 @@ senders: "weakref.WeakSet[Sender]" = weakref.WeakSet()
 class Sender:
     """Sends the events of several runs at once, each run's in order. The queue is bounded in steps and bytes.
 
-    The agent's calls only add an event to a lane. An event that cannot be sent is dropped and counted; the first one is reported.
+    The agent's calls only add an event to a lane. An event that cannot be sent is dropped and counted. A warning reports the first
+    drop of each cause.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Sender:
         self.queued_bytes = 0
 
     def open(self, lane: Lane) -> None:
+        """Starts sending a run. Drops the run if the sender has stopped, or if `_LANES_MAX` runs have events to send."""
         with self._lock:
             if self._stopped_by is None and len(self._ready) < _LANES_MAX:
                 self._enqueue(lane)
@@ -87,6 +89,7 @@ class Sender:
         self._tell()
 
     def push(self, lane: Lane, step: Dict[str, Any], size: int) -> None:
+        """Queues a step. Drops and counts the step if the queue is full, the run was dropped or ends, or the sender has stopped."""
         with self._lock:
             is_room = self.queued < self._steps_max and self.queued_bytes + size <= self._bytes_max
             if not is_room or self._stopped_by is not None or lane.is_ending or lane.state in ("lost", "finished"):
@@ -104,7 +107,10 @@ class Sender:
         self._tell()
 
     def end(self, lane: Lane, outcome: str, hold_s: float, is_stream: bool = False) -> None:
-        """Makes `run_finish` wait at most `hold_s` for `release_end`. For a stream, each step restarts the wait."""
+        """Queues `run_finish`, which waits at most `hold_s` for `release_end`. For a stream, each step restarts the wait.
+
+        Does nothing if the run was dropped or the sender has stopped.
+        """
         with self._lock:
             if self._stopped_by is None and lane.state != "lost":
                 lane.held_until = 0.0
@@ -114,7 +120,11 @@ class Sender:
                 self._enqueue(lane)
 
     def mark(self, lane: Lane, body: Dict[str, Any]) -> List[str]:
-        """Queues a mark. A run's marks wait as one event, to which a later mark is added. Returns the parts that exceed the run's bounds."""
+        """Queues a mark. Returns the parts that exceed the run's bounds.
+
+        The waiting marks of a run form one event. Drops and counts the mark if too many runs have events to send, the run was
+        dropped, or the sender has stopped.
+        """
         left_out: List[str] = []
         with self._lock:
             is_room = lane in self._ready or len(self._ready) < _LANES_MAX
@@ -143,11 +153,13 @@ class Sender:
                 self._settled.notify_all()
 
     def release_end(self, lane: Lane) -> None:
+        """Ends the wait of `run_finish`."""
         with self._lock:
             lane.finish_held_until = lane.stream_hold_s = 0.0
             self._wanted.notify()
 
     def name_framework(self, lane: Lane, name: str) -> None:
+        """Sets the framework of a run whose `run_start` still waits for it. `run_start` then stops waiting."""
         with self._lock:
             lane.name_framework(name)
             self._wanted.notify()
@@ -159,9 +171,10 @@ class Sender:
             return self._stopped_by is None
 
     def flush(self, timeout_s: float, is_last: bool = False) -> bool:
-        """Waits until the events that are queued now are sent or dropped. False: the time ran out, or the service did not answer.
+        """Waits until the events that are queued now are sent or dropped.
 
-        It does not wait for the end of a run that waits for the rest of a stream. With `is_last`, that end is sent now.
+        Does not wait for a `run_finish` that waits for the rest of a stream. With `is_last`, that `run_finish` is sent now.
+        Returns False if the time ran out, the service did not answer, the sender stopped, or no sending thread runs.
         """
         deadline = time.monotonic() + timeout_s
         with self._lock:
@@ -286,7 +299,7 @@ class Sender:
             self._idle -= 1
 
     def _find_free(self, now: float) -> Tuple[Optional[Lane], Optional[float]]:
-        """A lane with work; otherwise the seconds until the first held lane may be sent. None: no lane is held."""
+        """Returns a lane with work; otherwise the seconds until the first held lane may be sent. Both are None without such lanes."""
         held_s: Optional[float] = None
         for lane in self._ready:
             if lane.is_busy:
@@ -341,7 +354,7 @@ class Sender:
             sent += 1
 
     def _send(self, lane: Lane, kind: str, fields: Dict[str, Any]) -> bool:
-        """Sends an event. False: it was not sent, and its lane gets another turn after a pause."""
+        """Sends an event, and removes it from its lane unless it is to be sent again. False: the lane must pause first."""
         operation = _OPERATIONS[kind]
         try:
             answer = self._caller.call(operation, fields, self._timeout_s, attempts=1, is_background=True)
@@ -358,7 +371,10 @@ class Sender:
         return True
 
     def _evaluate(self, lane: Lane) -> None:
-        """Asks for an intervention. The service gives the same answer again for the same step."""
+        """Asks for an intervention and passes it to the run. A failure is ignored.
+
+        The request is not repeated, except after status 429.
+        """
         try:
             said = self._caller.call("evaluate", {"run_id": lane.run_id}, self._timeout_s, is_background=True)
         except UnderstudyError:
@@ -401,12 +417,13 @@ class Sender:
         return True
 
     def _pause(self, seconds: float) -> bool:
+        """Sends no event of any run for this time, at most `_PAUSE_MAX_S`. Returns False, as the result of `_send`."""
         with self._lock:
             self._not_before = max(self._not_before, time.monotonic() + min(seconds, _PAUSE_MAX_S))
         return False
 
     def _give_up(self, lane: Lane, kind: str, cause: str, thrown: UnderstudyError) -> None:
-        """Drops an event, or the whole lane if the run cannot continue without the event."""
+        """Drops an event. Drops the whole lane if the event is `run_start`, or if the service answered 404 or 409."""
         self._warn(cause, f"The service did not accept a {kind} of run {lane.run_id}: {thrown}")
         with self._lock:
             if lane.state == "lost":
@@ -420,7 +437,11 @@ class Sender:
 
 
 def _is_unsettled(lane: Lane, mark: int, is_ended: bool) -> bool:
-    """Whether a flush waits for the lane. Late steps of an ended run are sent before its end."""
+    """Whether a flush still waits for the lane.
+
+    mark: the number of settled events that the lane must reach. is_ended: whether the run had ended when the flush began; late
+        steps may precede its `run_finish`, so the flush waits for the state `finished`.
+    """
     if lane.marks is not None:
         return True
     if lane.waits_for_stream:

@@ -36,7 +36,10 @@ def well_formed(text: str) -> str:
 
 
 def to_text(value: object) -> str:
-    """Returns texts unchanged, and anything else as JSON."""
+    """Returns a text unchanged, "" for None, bytes as text, and any other value as JSON.
+
+    A value that JSON cannot represent is converted with `str`.
+    """
     if isinstance(value, str):
         return value
     if value is None:
@@ -51,6 +54,7 @@ def to_text(value: object) -> str:
 
 
 def bounded(value: object, units: int) -> str:
+    """Converts a value to a text of at most `units` UTF-16 units; "" for None, or if the value's `__str__` raises."""
     try:
         return "" if value is None else well_formed(cut_units(str(value), units))
     except Exception:

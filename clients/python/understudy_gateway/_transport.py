@@ -39,7 +39,7 @@ class Stream(NamedTuple):
     response: http.client.HTTPResponse
 
     def wake(self) -> None:
-        """Ends a read that another thread waits for."""
+        """Makes a read of the answer end at once, for example a read that another thread waits for."""
         try:
             self.sock.shutdown(socket.SHUT_RDWR)
         except OSError:
@@ -132,7 +132,10 @@ class Transport:
         self._idle: List[Tuple[http.client.HTTPConnection, float]] = []
 
     def send(self, method: str, target: str, body: Optional[bytes], timeout_s: float) -> Answer:
-        """Raises ServiceConnectionError, ServiceTimeoutError, UnexpectedAnswerError. Redirects are not followed."""
+        """Sends a request and reads the whole answer. Returns an answer of any status. Follows no redirects.
+
+        Raises ServiceConnectionError, ServiceTimeoutError, and UnexpectedAnswerError for an answer that is too long.
+        """
         deadline = time.monotonic() + timeout_s
         connection = self._take()
         is_connected = connection.sock is not None
@@ -191,6 +194,7 @@ class Transport:
         return Stream(connection, sock, response)
 
     def close(self) -> None:
+        """Closes the idle connections. Requests in progress continue, and a later request opens a new connection."""
         with self._lock:
             idle, self._idle = self._idle, []
         for connection, _ in idle:

@@ -13,7 +13,10 @@ _warned: Set[str] = set()
 
 
 def steps_around(run: Optional[WatchedRun], framework: str) -> Optional[AgentSteps]:
-    """The steps of the given run, or of the run around the caller. None outside of runs: nothing is watched."""
+    """Returns the steps of the given run, or of the run around the caller, and names the run's framework.
+
+    None: there is no such run, so nothing is watched.
+    """
     watched = current_run() if run is None else run
     if watched is None:
         return None
@@ -24,7 +27,10 @@ def steps_around(run: Optional[WatchedRun], framework: str) -> Optional[AgentSte
 
 @contextlib.contextmanager
 def reading(integration: str) -> Iterator[None]:
-    """An error about data of unknown shape never reaches the agent. An integration logs the first one."""
+    """Suppresses exceptions in its block, so that data of unknown form never disturb the agent.
+
+    The first exception of each integration is logged.
+    """
     try:
         yield
     except Exception as thrown:

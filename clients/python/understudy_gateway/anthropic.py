@@ -71,7 +71,10 @@ class _UnderstudyMiddleware(Middleware):
         return response
 
     def _begin(self, request: Any) -> Tuple[Optional[AgentSteps], Optional[Intervention], Any]:
-        """Returns the run's steps, the intervention, and the request with the intervention."""
+        """Logs the tool results in the request. Returns the run's steps, the intervention, and the request with the intervention.
+
+        The steps are None if the request is no model call or there is no run. The intervention is None if none waits.
+        """
         steps: Optional[AgentSteps] = None
         said: Optional[Intervention] = None
         with reading(_NAME):
@@ -90,7 +93,7 @@ class _UnderstudyMiddleware(Middleware):
 
 
 def understudy_middleware(run: Optional[WatchedRun] = None) -> Middleware:
-    """The middleware. run: the run to log to, by default the run around the call."""
+    """Returns the middleware for a client. run: the run to log to, by default the run around each request."""
     return _UnderstudyMiddleware(run)
 
 
@@ -142,10 +145,13 @@ def _watch_answer(steps: AgentSteps, response: Any, is_stream: bool) -> None:
 
 
 def _tap(response: Any, stream: MessageStream, end: Callable[[], None]) -> None:
-    """Reads what the SDK reads of the response, after decompression. `end` is called at the end of the response."""
+    """Passes the bytes that the SDK reads from the response to `stream`, after decompression.
+
+    At the end of the response, `stream.end` and `end` are called.
+    """
     iter_bytes, aiter_bytes, close, aclose = response.iter_bytes, response.aiter_bytes, response.close, response.aclose
-    # True while bytes are read from the response. The response closes itself after its last bytes, and some of them
-    # arrive after that.
+    # True while bytes are read from the response. The response then closes itself after its last bytes, but the
+    # decompressor may still give some of them.
     is_asked = False
 
     def tapped(*arguments: Any, **options: Any) -> Iterator[bytes]:

@@ -60,7 +60,9 @@ async def _watch(
 
 
 def understudy_hooks(run: Optional[WatchedRun] = None, own: Optional[Mapping[Any, List[HookMatcher]]] = None) -> Dict[Any, Any]:
-    """`ClaudeAgentOptions(hooks=understudy_hooks())`: interventions reach the agent together with a tool's result.
+    """Returns hooks that give the agent an intervention together with a tool's result.
+
+    Pass them as `ClaudeAgentOptions(hooks=understudy_hooks())`.
 
     own: your own hooks, which still work. These hooks do not keep an agent from stopping.
     """
@@ -90,14 +92,14 @@ class _Conversation:
     def __init__(self) -> None:
         self.texts: List[str] = []
         self.thoughts: List[str] = []
-        # The client sends an answer in several messages, which repeat its usage. The newest one counts.
+        # By id of the answer. The SDK sends an answer in several messages, each with a usage, of which the last counts.
         self.usage_of: Dict[Any, int] = {}
         self.told_tokens = 0
 
     def answered(self, steps: AgentSteps, calls: List[AskedCall], total: Optional[int] = None) -> None:
         """Reports the collected answer, with its calls, to the run's steps.
 
-        total: the tokens of the whole turn, if they are known, including those that were already reported.
+        total: all tokens of the conversation's turn, including those that were already reported; None: not known.
         """
         tokens = (sum(self.usage_of.values()) if total is None else total) - self.told_tokens
         self.told_tokens += max(0, tokens)
@@ -106,7 +108,7 @@ class _Conversation:
 
 
 class _Session:
-    """Reads the messages of a session, of the agent and its sub-agents."""
+    """Logs the steps in the messages of one session: the steps of the agent and those of its sub-agents."""
 
     def __init__(self, steps: AgentSteps) -> None:
         self._steps = steps
@@ -126,7 +128,7 @@ class _Session:
 
     def _take_answer(self, message: Any) -> None:
         if getattr(message, "error", None) is not None:
-            # The client reports an error of the provider as an answer.
+            # The SDK reports a provider's error as an AssistantMessage, which is not an answer of the model.
             return
         conversation = self._conversations.setdefault(message.parent_tool_use_id, _Conversation())
         usage = getattr(message, "usage", None)
@@ -145,8 +147,8 @@ class _Session:
             conversation.answered(self._steps, calls)
 
     def _take_result(self, block: Any, details: Any) -> None:
-        # The result of the call that started a sub-agent ends it. The sub-agent's last answer does not come as a
-        # message.
+        # The result of the call that started a sub-agent ends the sub-agent. The sub-agent's last answer comes only in
+        # this result, not as a message.
         sub_agent = self._conversations.pop(block.tool_use_id, None)
         if sub_agent is not None and isinstance(details, dict) and isinstance(details.get("content"), list):
             texts = [str(part.get("text") or "") for part in details["content"]]
@@ -157,7 +159,7 @@ class _Session:
         self._steps.returned(result)
 
     def _take_end(self, message: Any) -> None:
-        # Only the end of a turn has the number of all its tokens.
+        # Only the ResultMessage has the number of all tokens of the turn.
         agent = self._conversations.pop(None, _Conversation())
         agent.answered(self._steps, [], _tokens_of(message.usage) if message.usage else None)
 

@@ -44,7 +44,7 @@ class _Watched(NamedTuple):
 
     steps: AgentSteps
     end: Callable[[], None]
-    """Ends the time in which the run takes steps after its scope."""
+    """To be called at the end of the call or chain. Until then, the run takes steps even after its scope."""
 
 
 class UnderstudyHandler(BaseCallbackHandler):
@@ -70,7 +70,7 @@ class UnderstudyHandler(BaseCallbackHandler):
     def on_chain_start(
         self, serialized: Any, inputs: Any, *, run_id: UUID, parent_run_id: Optional[UUID] = None, **kwargs: Any
     ) -> None:
-        """Names the framework of the run as early as possible."""
+        """Names the framework of the run, and keeps the run for the work inside the chain."""
         with reading(_NAME):
             steps = self._steps_in(parent_run_id)
             if steps is not None:
@@ -225,7 +225,10 @@ def _result_of(message: ToolMessage) -> ToolResult:
 
 
 def _find_tool_message(output: Any, call_id: str) -> Optional[ToolMessage]:
-    """A tool returns its message, a command that puts the message into the state, or a list of these."""
+    """Finds the message with a tool's result. A tool returns the message, a command with the message, or a list of these.
+
+    None: the output has no message of this call.
+    """
     candidates = [*output] if isinstance(output, list) else [output]
     for candidate in list(candidates):
         update = getattr(candidate, "update", None)

@@ -61,7 +61,10 @@ class UnderstudyLogger(CustomLogger):
         self._watched = run
 
     def log_pre_api_call(self, model: Any, messages: Any, kwargs: Dict[str, Any]) -> None:
-        """LiteLLM calls this method in the agent's context before each attempt of a model call."""
+        """Records a model call that begins, and logs the tool results in its messages.
+
+        LiteLLM calls this method in the agent's context before each attempt of a model call.
+        """
         with reading(_NAME):
             steps = steps_around(self._watched, _FRAMEWORK)
             call_id = str(kwargs.get("litellm_call_id"))
@@ -73,7 +76,10 @@ class UnderstudyLogger(CustomLogger):
                 _settle_results(steps, calls, asked)
 
     async def async_post_call_success_deployment_hook(self, request_data: Any, response: Any, call_type: Any) -> None:
-        """LiteLLM awaits this method before it returns a whole answer. It may call `async_log_success_event` too late."""
+        """Logs a whole answer. LiteLLM awaits this method before it returns the answer to the agent.
+
+        LiteLLM may call `async_log_success_event` only after the agent has continued.
+        """
         with reading(_NAME):
             if hasattr(_first_choice(response), "message"):
                 self._end(request_data, response)
@@ -129,7 +135,7 @@ class UnderstudyLogger(CustomLogger):
 
 
 def with_intervention(messages: List[Any], run: Optional[WatchedRun] = None) -> List[Any]:
-    """The messages with an intervention in the system prompt; unchanged without an intervention."""
+    """Returns the messages with an intervention in the system prompt; the same list if there is no intervention."""
     said = None
     with reading(_NAME):
         steps = steps_around(run, _FRAMEWORK)

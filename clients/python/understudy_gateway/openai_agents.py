@@ -152,7 +152,10 @@ def watch(streamed: _Streamed, run: Optional[WatchedRun] = None) -> _Streamed:
 
 
 def _steps_of(run: Optional[WatchedRun]) -> Optional[AgentSteps]:
-    """The SDK calls hooks in separate tasks, which may outlive the scope of the run in which they began."""
+    """Returns the steps of the run to log to; None: there is no run.
+
+    The SDK calls hooks in separate tasks, which may outlive the scope of the run in which they began.
+    """
     return steps_around(run_for_late_step() if run is None else run, _FRAMEWORK)
 
 
@@ -171,7 +174,10 @@ _told_of_runs: "weakref.WeakKeyDictionary[AgentSteps, List[_Told]]" = weakref.We
 
 
 def _take_intervention(steps: AgentSteps) -> Optional[Intervention]:
-    """The intervention of a failed call, otherwise the next one. The SDK has no hook for a failed call."""
+    """Returns the intervention whose model call failed, otherwise the run's next one; None: there is none.
+
+    The SDK has no hook for a failed model call. A call counts as failed if its task ended, or asks again, without an answer.
+    """
     waiting = [told for told in _told_of_runs.get(steps, []) if not told.is_heard]
     own = _told_in_context.get()
     failed = next((told for told in waiting if told is own or told.task is None or told.task.done()), None)
