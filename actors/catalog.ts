@@ -1,6 +1,7 @@
 /**
- * All kinds of actors on actor threads, with their bounds, one line each. The kinds in `SERVER_KINDS` run on the
- * server threads (src/threads/server-actors.ts). Actor threads.
+ * The kinds of actors on actor threads, with their bounds, one line each. The findings index is not among them, because
+ * it needs the thread's vector index (src/threads/actor-thread-entry.ts). The kinds in `SERVER_KINDS` run on the server
+ * threads (src/threads/server-actors.ts). Actor threads.
  */
 
 import type { KindDefinition } from '../src/runtime/host.ts';

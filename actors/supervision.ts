@@ -11,7 +11,7 @@ import { PATTERN_INDEX_KIND } from './pattern-index/protocol.ts';
 import { RUN_KIND } from './run/protocol.ts';
 import { USAGE_METER_KIND } from './usage-meter/protocol.ts';
 
-/** Maximum number of traces queued on one thread. A further one is refused until there is room. */
+/** Maximum number of traces in progress on one thread. A further trace is refused until there is room. */
 const QUEUED_TRACES = 2_000;
 
 /**
@@ -43,8 +43,8 @@ export const RATE_BUCKET_POLICY: KindPolicy = {
 };
 
 /**
- * One actor per organization. It stays in memory while there is room, because its ring is lost otherwise. If too many
- * messages wait, the oldest are dropped first, as in the ring.
+ * One actor per organization. It stays in memory for a day after its last message, while there is room, because its ring
+ * is lost otherwise. If too many messages wait, the oldest are dropped first, as in the ring.
  */
 export const LIVE_HUB_POLICY: KindPolicy = {
   ...DEFAULT_KIND_POLICY,
@@ -70,7 +70,7 @@ export const PATTERN_MAKER_POLICY: KindPolicy = {
   stopped_for_ms: 5_000,
 };
 
-/** One actor per process. Each thread asks it once for each new key. */
+/** One actor per process, which assigns slots to keys. Each thread asks it once for each key that is new to the thread. */
 export const RATE_SLOTS_POLICY: KindPolicy = {
   ...DEFAULT_KIND_POLICY,
   mailbox_capacity: 16_384,

@@ -25,7 +25,9 @@ export interface StoredFinding {
   seq: number;
 }
 
-/** Maximum number of code bases that are remembered as read. Beyond it, every code base counts as read. */
+/**
+ * Maximum number of code bases that are remembered as read. Beyond it, `knownOf` returns every code base that it is given.
+ */
 const READ_CODEBASES = 10_000;
 
 /** The operations that behaviours name in `context.io`; each write is atomic. */
@@ -38,7 +40,7 @@ export class FindingsAdapter {
     this.#store = store;
   }
 
-  /** The given code bases whose index may be in memory. @param codebases null: all */
+  /** Returns the given code bases whose index may be in memory. @param codebases null: all that are remembered as read */
   knownOf(codebases: readonly Codebase[] | null): Codebase[] {
     if (codebases === null) return [...this.#read.values()];
     return codebases.filter((codebase) => this.#hasReadMore || this.#read.has(nameOf(codebase)));

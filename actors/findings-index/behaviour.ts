@@ -1,8 +1,9 @@
 /**
  * The findings index of one code base: finds findings by id, by path, and by their similarity to a question. The rows
- * in the tables are authoritative. The actor reads them at its first message, and changes its state only after a write
- * has succeeded. Concurrent stores share one sync of the disk. Every other operation that writes or reads rows waits
- * until it can run alone. Questions wait only for the first reading. Actor thread.
+ * in the tables are authoritative. The actor reads them at its first message, and again after another box has changed
+ * them, after a failed write, and for another embedder. It changes its state only after a write has succeeded.
+ * Concurrent stores share one sync of the disk. Every other operation that writes or reads rows waits until it can run
+ * alone. Questions wait only for such a reading. Actor thread.
  */
 
 import type { AuditEntry } from '../../src/domain/account.ts';
@@ -79,7 +80,7 @@ interface IndexInternal {
   stored: Outcome<unknown, { entry: Entry; vector: Uint8Array | null; evicted: readonly number[] }>;
   removed: Outcome<unknown, { token: ReplyToken; seqs: readonly number[] }>;
   vectors_stored: Outcome<unknown, { token: ReplyToken; vectors: readonly NewVector[] }>;
-  /** Runs shortly after a recall. */
+  /** Builds the next slice of the graph after a recall. */
   tend: null;
 }
 
@@ -98,7 +99,7 @@ type Work = {
   ) => void;
 };
 
-/** Messages that write more than one finding: they wait until nothing else is being written. */
+/** Messages that change stored findings. They wait until nothing else is being written. */
 const EXCLUSIVE: ReadonlySet<MessageName> = new Set(['invalidate', 'clear', 'delete', 'expire', 'embedded']);
 
 /**
@@ -429,7 +430,7 @@ function use(index: Index, seq: number): void {
   index.by_use.add(seq);
 }
 
-/** The findings that a request may see; undefined: all of them. */
+/** Makes the function that accepts the findings which a request may see; undefined: all findings. */
 function filterOf(
   index: Index,
   request: FindingFilter & { project_id: string | null; hidden?: readonly string[] },

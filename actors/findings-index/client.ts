@@ -23,7 +23,10 @@ const DEADLINE_MS = 15_000;
 /** Pause before a message is sent again if the index did not answer. */
 const TELL_AGAIN_MS = 1_000;
 
-/** Tells the index of a code base that another box has changed its rows. Resolves when the index has answered. */
+/**
+ * Tells the index of a code base that another box has changed the rows. Repeats the message until the index answers, and
+ * then resolves.
+ */
 export async function tellStale(asker: Asker, codebase: Codebase): Promise<void> {
   for (;;) {
     try {
@@ -71,7 +74,7 @@ export class FindingsClient {
   }
 
   /**
-   * Stores a finding. It is on the disk when this resolves. If a finding with this hash exists, it stays unchanged.
+   * Stores a finding, which is on the disk when this resolves. If a finding with this hash exists, nothing is stored.
    * @param vector null: to be embedded later
    * @returns id and time of the stored or existing finding
    */
@@ -137,16 +140,19 @@ export class FindingsClient {
   }
 
   /**
-   * @param audit entry that is written if any is deleted
+   * Deletes all findings of the scope.
+   * @param audit entry that is written if a finding is deleted
    */
   clear(scope: FindingsScope, audit: AuditEntry | null): ReplyOf<'clear'> {
     return this.#ask(scope, 'clear', { ...sightOf(scope), audit });
   }
 
+  /** Finds findings without a vector of the current embedder, at most `limit`. */
   unembedded(codebase: Codebase, limit: number): ReplyOf<'unembedded'> {
     return this.#ask(codebase, 'unembedded', { limit });
   }
 
+  /** Stores vectors of findings that have none. */
   embedded(
     codebase: Codebase,
     vectors: readonly (FindingPlace & { vector: Float32Array })[],

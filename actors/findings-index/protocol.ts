@@ -1,6 +1,7 @@
 /**
- * The findings index's messages. Each code base of an organization has one actor. It assigns sequence numbers to
- * findings, knows their paths and vectors, and writes them. The texts are read from the tables. Any thread.
+ * The findings index's messages. Each code base of an organization has one actor. The actor assigns sequence numbers to
+ * findings, knows the findings' paths and vectors, and writes the findings. The texts are read from the tables. Any
+ * thread.
  */
 
 import { createHash } from 'node:crypto';
@@ -72,7 +73,7 @@ interface Audited {
 }
 
 export type FindingsIndexProtocol = {
-  /** Evicts the least recently used finding if the code base has the maximum number. */
+  /** Stores a finding. Evicts the least recently used finding if the code base has the maximum number. */
   store: {
     request: StoreRequest;
     reply: { finding_id: string; created_at: string; unembedded: number };
@@ -105,7 +106,7 @@ export type FindingsIndexProtocol = {
   stale: { request: null; reply: null };
 };
 
-/** The digest of both names, which together may be too long for a key. */
+/** The address of a code base's index. Its key is a digest, because both names together may be too long for a key. */
 export function findingsAddress({ org_id, codebase_id }: Codebase): ActorAddress {
   const digest = createHash('sha256')
     .update(JSON.stringify([org_id, codebase_id]))
@@ -113,11 +114,12 @@ export function findingsAddress({ org_id, codebase_id }: Codebase): ActorAddress
   return { kind: FINDINGS_INDEX_KIND, key: digest };
 }
 
+/** Returns the bytes of a vector, without a copy. */
 export function packVector(vector: Float32Array): Uint8Array {
   return new Uint8Array(vector.buffer, vector.byteOffset, vector.byteLength);
 }
 
-/** Copies the bytes, which may not be aligned for 32-bit floats. */
+/** Makes a vector from bytes, which are copied because they may not be aligned for 32-bit floats. */
 export function unpackVector(bytes: Uint8Array): Float32Array {
   return new Float32Array(new Uint8Array(bytes).buffer);
 }

@@ -21,7 +21,7 @@ export const LIVE_RING_EVENTS = 10_000;
 const LIVE_RING_BYTES = 16 << 20;
 export const LIVE_RING = { ring_events: LIVE_RING_EVENTS, ring_bytes: LIVE_RING_BYTES } as const;
 
-/** Number of ids that one commit reserves. A restart may skip up to this many. */
+/** Number of ids that one commit reserves. A restart may skip up to this many ids. */
 const ID_BLOCK = 10_000;
 
 /** The hub's state. Only the reserved number is stored; the ring is lost when the actor ends. */

@@ -30,7 +30,7 @@ interface LiveEventTell {
 }
 
 /**
- * The message with which an actor reports an event: `const { to, name, payload } = liveEventTell(event)`, then
+ * Makes the message with which an actor reports an event: `const { to, name, payload } = liveEventTell(event)`, then
  * `context.tell(to, name, payload)`. Texts that are too long are cut.
  */
 export function liveEventTell(event: LiveEvent): LiveEventTell {
@@ -38,7 +38,7 @@ export function liveEventTell(event: LiveEvent): LiveEventTell {
   return { to: { kind: LIVE_HUB_KIND, key: event.org_id }, name: 'publish', payload };
 }
 
-/** The message that makes the hub forget events. */
+/** Makes the message with which an actor lets the hub forget events. */
 export function liveForgetTell(
   orgId: string,
   payload: ForgetRequest,

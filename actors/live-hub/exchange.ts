@@ -34,15 +34,15 @@ interface ExchangeOptions {
 
 const INTERVALS = { poll_ms: 100, write_ms: 50, want_ms: 30_000 } as const;
 /**
- * How long an organization counts as having readers after the database said so. In the database it counts longer than
- * this after its last reader has left.
+ * How long this box assumes that an organization has readers after the database said so. The database keeps the entry
+ * of an organization for longer than this after the last reader has left.
  */
 const WANTED_MS = 60_000;
 /** Interval at which expired events are removed from the database. */
 const EXPIRE_MS = 3_600_000;
-/** Maximum number of organizations with readers on this box. A further one is refused. */
+/** Maximum number of organizations with readers on this box. Readers of a further organization get no events. */
 const FEEDS = 4_096;
-/** Maximum number of batches that wait for the database. A further one is refused. */
+/** Maximum number of batches that wait for the database. A further batch is refused. */
 const OFFERS = 4_096;
 /** Maximum number of batches of one statement. Each has at most the events of `LIVE_BATCH_EVENTS`. */
 const STATEMENT_OFFERS = 64;
@@ -114,7 +114,7 @@ export class LiveExchange {
     this.#wake = wake;
   }
 
-  /** Begins to send an organization's events to a thread. */
+  /** Begins to send an organization's events to a thread. Does nothing if FEEDS other organizations have readers. */
   follow(orgId: string, follower: LiveFollower): void {
     let feed = this.#feeds.get(orgId);
     if (feed === undefined) {
@@ -138,7 +138,7 @@ export class LiveExchange {
     if (feed.ring !== null) follower({ org_id: orgId, publications: [], ahead_id: feed.told_id });
   }
 
-  /** @param orgId null: all organizations that the thread followed */
+  /** Stops sending an organization's events to a thread. @param orgId null: those of all organizations */
   unfollow(orgId: string | null, follower: LiveFollower): void {
     for (const [id, feed] of orgId === null ? [...this.#feeds] : this.#find(orgId)) {
       feed.followers.delete(follower);
@@ -148,7 +148,10 @@ export class LiveExchange {
     }
   }
 
-  /** Reads the events after an id. @throws Error if the organization has no followers, or while the database is away */
+  /**
+   * Reads the events after an id.
+   * @throws Error if the organization has no followers or its last one leaves, or if the database cannot be reached
+   */
   replay(orgId: string, request: ReplayRequest): Promise<ReplayReply> {
     const feed = this.#feeds.get(orgId);
     if (feed === undefined) return Promise.reject(new Error('the organization has no followers'));
@@ -165,7 +168,7 @@ export class LiveExchange {
 
   /**
    * Stores events for the readers of all boxes, or drops them if no box has any.
-   * @throws Error if it is unknown whether they are stored
+   * @throws Error if the events were refused, or if it is unknown whether they are stored
    */
   offer(batch: LiveBatch): Promise<void> {
     if (this.#isAway) return Promise.reject(new Error('the database is away'));
@@ -186,6 +189,7 @@ export class LiveExchange {
     return Math.max(0, at - now);
   }
 
+  /** Writes offered events, reports which organizations have readers, reads new events, and removes expired ones, if due. */
   async round(session: LiveSession): Promise<void> {
     this.#isAway = false;
     await this.#write(session);
@@ -194,6 +198,7 @@ export class LiveExchange {
     await this.#expire(session);
   }
 
+  /** Handles a failed round: refuses everything that waits for the database. */
   fail(error: Error): void {
     this.#isAway = true;
     this.#wanted.clear();
@@ -286,7 +291,7 @@ export class LiveExchange {
     }
   }
 
-  /** @returns whether more may follow at once */
+  /** Adds what was read to the feed's ring, and publishes what is new. @returns whether more can be read at once */
   #take(feed: Feed, { org_id, last_id, lost_id, stored }: LiveDelta): boolean {
     feed.lost_id = lost_id;
     if (lost_id > feed.ring!.last_id) feed.ring = this.#makeRing(lost_id);

@@ -1,6 +1,7 @@
 /**
- * Messages of a live hub. Each organization has one hub actor, whose key is the organization's id. It numbers the
- * events, keeps the most recent ones, and publishes each event to the server threads that have readers. Any thread.
+ * Messages of a live hub. Each organization has one hub actor, whose key is the organization's id. The hub numbers the
+ * events, keeps the most recent ones, and publishes each event to the server threads that have readers. If several
+ * boxes share the stream, the store thread and the database do this instead (exchange.ts). Any thread.
  */
 
 import { encodeLiveData, type LiveEvent } from '../../src/domain/live-event.ts';
@@ -11,7 +12,7 @@ export const LIVE_HUB_KIND = 'live-hub';
 
 /** An event as readers receive it. */
 export interface NumberedEvent {
-  /** Increases within the organization, from 1 on. There are gaps after restarts. */
+  /** Increases within the organization, from 1 on. There may be gaps, for example after a restart. */
   id: number;
   name: LiveEvent['event'];
   project_id: string | null;

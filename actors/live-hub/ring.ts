@@ -16,7 +16,7 @@ export class EventRing {
   #first = 0;
   #bytes = 0;
   #lastId = 0;
-  /** Id of the last dropped event. */
+  /** Id up to which events were dropped, or were never in this ring. */
   #lostId = 0;
 
   /**
@@ -28,7 +28,7 @@ export class EventRing {
     this.#maxBytes = maxBytes;
   }
 
-  /** Id of the newest event, which may have been published before this actor started. */
+  /** The id up to which the ring knows all events. The event with this id need not be in the ring. */
   get last_id(): number {
     return this.#lastId;
   }
@@ -53,7 +53,7 @@ export class EventRing {
     this.#lastId = id;
   }
 
-  /** @param event its id must be greater than all earlier ids */
+  /** Adds an event, and drops the oldest ones beyond the bounds. @param event its id must be greater than all earlier ids */
   push({ id, name, project_id, run_id, at_ms, data }: NumberedEvent): void {
     this.#events.push({ id, name, project_id, run_id, at_ms, data });
     this.#lastId = id;
@@ -67,7 +67,7 @@ export class EventRing {
   }
 
   /**
-   * The events after an id, oldest first.
+   * Reads the events after an id, oldest first. If events after this id are lost, reads all events that are left.
    * @param afterId null: no events, only the id from which to continue
    * @param projectId null: of all projects
    */
@@ -104,7 +104,7 @@ export class EventRing {
     return before - kept.length;
   }
 
-  /** Drops the events that are older than this. */
+  /** Drops the oldest events, up to the first one that is not before this time. */
   expire(beforeMs: number): void {
     while (this.size > 0 && this.#events[this.#first]!.at_ms < beforeMs) this.#drop();
   }

@@ -28,7 +28,7 @@ const BAD_LIMIT: Refusal = {
 };
 /** Sums of fractions of tokens may be slightly below a whole token. */
 const ROUNDING = 1e-9;
-/** Maximum duration of the timer, which is set again when it ends. */
+/** Maximum duration of the timer, which is set again if the bucket is not full when the timer ends. */
 const LONGEST_TIMER_MS = 3_600_000;
 
 export const rateBucket: Behaviour<RateBucketProtocol, Bucket, never, BucketInternal> = {
@@ -72,15 +72,13 @@ export const rateBucket: Behaviour<RateBucketProtocol, Bucket, never, BucketInte
   },
 };
 
-/** Tokens at the given time, before the take. */
+/** The bucket's tokens at the given time. */
 function countTokens({ tokens, at_ms, limit }: Bucket, nowMs: number): number {
   const gained = (Math.max(0, nowMs - at_ms) * limit.rate_per_s) / 1000;
   return Math.min(limit.burst, (tokens ?? limit.burst) + gained);
 }
 
-/**
- * @returns whole milliseconds until this many tokens have refilled, rounded up
- */
+/** Computes how many milliseconds it takes until this many tokens have refilled, rounded up. */
 function waitFor(tokens: number, ratePerS: number): number {
   return tokens <= ROUNDING ? 0 : Math.ceil((tokens * 1000) / ratePerS - ROUNDING);
 }

@@ -26,8 +26,8 @@ export class RateBucketClient {
    * @param key identifies the bucket; 1 … 512 UTF-16 units
    * @param limit the key's current limit
    * @param cost number of tokens; 0 only reads the state
-   * @throws {CatalogueError} `unavailable` if the bucket does not answer; the caller decides whether the request may
-   *   pass
+   * @throws {CatalogueError} `unavailable` if the bucket does not answer or refuses the limit; the caller decides
+   *   whether the request may pass
    */
   async take(key: string, limit: RateLimit, cost = 1): Promise<TakeReply> {
     const request: RateBucketProtocol['take']['request'] = { cost, ...limit };
@@ -42,9 +42,9 @@ export class RateBucketClient {
 }
 
 /**
- * Returns the current limit of this box.
- * @param part this box's part of the whole limit, 0 … 1; null: all boxes have equal parts
- * @returns the same object until the limit changes
+ * Returns this box's current part of a limit.
+ * @param part the part, 0 … 1; null: all boxes have equal parts
+ * @returns the same object for the same part, in general
  */
 export type ReadLimit = (part?: number | null) => RateLimit;
 
@@ -52,9 +52,9 @@ export type ReadLimit = (part?: number | null) => RateLimit;
 const PARTS = 256;
 
 /**
- * One box's part of a limit that several boxes share: its rate and burst are divided among them. The burst of each box
- * is at least 1, because otherwise no request of the key would be allowed. So if there are more boxes than `burst`, all
- * boxes together allow more than `burst`.
+ * Divides a limit among the boxes that share it: each box gets a part of the rate and of the burst. The burst of each
+ * box is at least 1, because otherwise no request of the key would be allowed. So if there are more boxes than `burst`,
+ * all boxes together allow more than `burst`.
  * @param countBoxes ≥ 1
  */
 export function divideLimit(limit: RateLimit, countBoxes: () => number): ReadLimit {
@@ -80,9 +80,9 @@ const NO_SLOT_MS = 1_000;
 const OWN_SLOTS = 4_096;
 
 /**
- * One limit for many keys, each with its own bucket. It is exact across all threads while the actor that assigns slots
- * answers. If it does not answer, each thread counts keys without a known slot separately, so the limit applies to each
- * thread.
+ * One limit for many keys, each with its own bucket. The limit is exact across all threads while the actor that assigns
+ * slots answers. If that actor does not answer, each thread counts keys without a known slot separately, so the limit
+ * applies to each thread.
  */
 export class SharedRateLimiter {
   readonly #asker: Asker;
@@ -120,8 +120,8 @@ export class SharedRateLimiter {
   }
 
   /**
-   * Takes one request from the key's bucket. Synchronous for every key with a slot: only the first request for a key
-   * on this thread is asynchronous.
+   * Takes one request from the key's bucket. Synchronous if this thread knows the key's slot, and the slot still belongs
+   * to the key. Otherwise the actors are asked.
    * @param key 1 … 512 UTF-16 units
    */
   take(key: string): SharedTake | Promise<SharedTake> {
@@ -180,7 +180,7 @@ export class SharedRateLimiter {
   }
 }
 
-/** Buckets of a single thread. */
+/** Buckets of a single thread, at most OWN_SLOTS. */
 export class OwnBuckets {
   readonly #limit: ReadLimit;
   readonly #table: RateTable;
@@ -227,6 +227,7 @@ export class SharedBuckets {
     this.#table = new RateTable(memory, now);
   }
 
+  /** Takes one request from the bucket of the key's digest. */
   take(key: string): SharedTake {
     const slot = hash('sha256', key, 'buffer').readUInt32LE(0) % this.#table.slots;
     return this.#table.take(slot, FIRST_GENERATION, this.#limit())!;

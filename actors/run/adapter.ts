@@ -1,5 +1,5 @@
 /**
- * Reads a run's earlier answers and steps from storage. Server threads.
+ * Reads a run's stored steps, the answers to them, and the rows of reports. Server threads.
  */
 import { GATHERED_STEPS, gatherSteps } from '../../src/domain/gathered-steps.ts';
 import { readAnswer } from '../../src/domain/run.ts';
@@ -21,12 +21,12 @@ export interface GatherRequest {
   after: number;
 }
 
-/** Steps for one row, and the indices of the first and the last of them. */
+/** Steps that will share a row, as the row's value, and the indices of the first and the last of them. */
 export interface GatheredSteps {
   first: number;
   last: number;
   value: Uint8Array;
-  /** Whether the run has no steps after these. */
+  /** true: the run has no steps after these. false: the run may have more. */
   is_end: boolean;
 }
 
@@ -46,22 +46,18 @@ export class StepAnswersAdapter {
     this.#reads = reads;
   }
 
-  /**
-   * @returns the given keys that the run has, with their values
-   */
+  /** Looks up rows of reports. @returns the rows that the run has; a key without a row is left out */
   findKnown(request: KnownKeysRequest): Promise<KnownKey[]> {
     return this.#reads.findReports(request, request.keys);
   }
 
-  /** @returns the answer to the step when it first arrived; null if the run has no such step */
+  /** Reads the answer that the step got when it first arrived; null if the run has no such step. */
   async read(request: AnswerRequest): Promise<string | null> {
     const found = await this.#reads.findStep(request, request.step_index, request.is_finished);
     return found === undefined ? null : readAnswer(found.step.answer);
   }
 
-  /**
-   * @returns the next steps of a finished run for one row; null if it has no more
-   */
+  /** Reads the next steps of a finished run, to be moved into one row; null if the run has no steps after `after`. */
   async gather(request: GatherRequest): Promise<GatheredSteps | null> {
     const steps = await this.#reads.listSteps(request, { after: request.after, limit: GATHERED_STEPS });
     const [first, last] = [steps[0], steps.at(-1)];

@@ -327,7 +327,10 @@ function lookupHandlers(options: RunOptions): Run['internal'] {
   };
 }
 
-/** Moves the next steps of a finished run into one row, where they take less space (gathered-steps.ts). */
+/**
+ * Begins to move the next steps of a finished run into one row, where they take less space (gathered-steps.ts). The
+ * handler `gathered` moves them when they have been read.
+ */
 function gatherAfter(state: RunState, after: number, context: RunContext): void {
   const { org_id, run_id } = state.facts!;
   const request: GatherRequest = { org_id, run_id, after };
@@ -380,7 +383,7 @@ function countsOf(report: CallReport, values: ReadonlyMap<string, KnownKey[1]>):
 
 /**
  * Records the reported calls that are new, in order.
- * @param known the calls that storage already has
+ * @param known the rows of reports that storage already has
  */
 function recordReported(
   state: RunState,
@@ -429,7 +432,7 @@ interface RecordedStep {
   state: RunState;
   /** The answer to the caller, and to each repetition of the step. */
   answer: string;
-  /** When the step arrived. */
+  /** When the step was recorded, RFC 3339. */
   at: string;
 }
 

@@ -31,9 +31,9 @@ interface RunScope {
 
 /**
  * Every method throws {@link CatalogueError}: `not_found` if the run does not exist or belongs to another tenant;
- * `conflict` if its state does not allow the request; `unavailable` if it does not answer (the outcome is then
- * unknown, and repeating the request is safe); `internal` for a bug. Answers are JSON, which the caller receives
- * unchanged.
+ * `conflict` if the run's state does not allow the request; `unavailable` if the run is being deleted or does not
+ * answer; `internal` for a bug. Without an answer the outcome is unknown, and repeating the request is safe. A result
+ * that is a text is JSON, which the caller receives unchanged.
  */
 export class RunClient {
   readonly #asker: Asker;
@@ -55,7 +55,7 @@ export class RunClient {
     return this.#ask(scope.org_id, runId, 'step', packStep(scope.project_id, step));
   }
 
-  /** Steps that telemetry reports. A call that was reported before is not counted again. */
+  /** Records steps that telemetry reports. A step whose call was reported before is not recorded again. */
   keyedSteps(
     { org_id, project_id }: RunScope,
     runId: string,
@@ -77,7 +77,7 @@ export class RunClient {
     return this.#ask(org_id, runId, 'totals', { project_id });
   }
 
-  /** Deletes the run in any state, and writes the audit entry, if given. */
+  /** Deletes a running or finished run, and writes the audit entry, if given. */
   async delete({ org_id, project_id }: RunScope, runId: string, audit: AuditEntry | null): Promise<void> {
     await this.#ask(org_id, runId, 'delete', { project_id, audit });
   }

@@ -49,7 +49,7 @@ const NOTHING_MISSING: Missing extends never ? true : Missing = true;
 
 export type PackedState = [facts: unknown[], fields: unknown[], last: PackedScores, intervention: unknown];
 
-/** @returns null for a run that is not finished */
+/** Packs the state of a run; null for a run that is not finished. */
 export function packState(state: RunState): PackedState | null {
   const { facts, finish, last } = state;
   if (facts === null || finish === null || !NOTHING_MISSING) return null;

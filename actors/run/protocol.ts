@@ -1,6 +1,6 @@
 /**
- * A run's messages. Each run of an organization has one actor. The project is not part of its address. Its answers are
- * JSON, which the caller receives unchanged. Any thread.
+ * A run's messages. Each run of an organization has one actor. The project is not part of the actor's address. A reply
+ * that is a text is JSON, which the caller receives unchanged. Any thread.
  */
 import { createHash } from 'node:crypto';
 import type { AuditEntry } from '../../src/domain/account.ts';
@@ -25,7 +25,9 @@ export type RunRefusalCode = keyof typeof RUN_REFUSALS;
 
 /** The result of an evaluation of the run. */
 export interface EvaluateReply {
+  /** The answer of the API, as JSON. */
   json: string;
+  /** Whether an intervention is due, which `json` then contains. */
   inject: boolean;
   /** Number of the run's steps: two answers with the same number contain the same intervention. */
   steps: number;
@@ -34,6 +36,7 @@ export interface EvaluateReply {
 }
 
 interface DeleteRequest {
+  /** The project to which the caller is limited; null: no limit. */
   project_id: string | null;
   /** Audit entry that is written with the deletion; null: the caller records the deletion elsewhere. */
   audit: AuditEntry | null;
@@ -45,29 +48,34 @@ export interface KeyedStep extends Pick<CallReport, 'key' | 'told_by' | 'call'> 
 }
 
 export interface KeyedStepsRequest {
+  /** The project to which the caller is limited; null: no limit. */
   project_id: string | null;
   /** The steps, which are looked up and recorded together, in this order. */
   steps: readonly KeyedStep[];
 }
 
 export interface KeyedStepsReply {
+  /** Number of steps that were recorded. */
   recorded: number;
-  /** New steps that arrived after the run's finish. */
+  /** Number of new steps that were not recorded, because the run is finished. */
   refused: number;
 }
 
 export type RunProtocol = {
   start: { request: RunStart; reply: string };
   step: { request: StepMessage; reply: string };
-  /** Each step gets the next index of the run, unless the call was reported before. */
+  /**
+   * Records each step with the next index of the run. Does not record a step whose call was reported before, or a new
+   * step of a finished run.
+   */
   keyed_steps: { request: KeyedStepsRequest; reply: KeyedStepsReply };
   finish: { request: { project_id: string | null; outcome: string }; reply: string };
   evaluate: { request: { project_id: string | null }; reply: EvaluateReply };
-  /** The totals so far of a run that is not finished. */
+  /** The run's totals so far. */
   totals: { request: { project_id: string | null }; reply: RunTotals };
-  /** Answered when the run is hidden; the steps of a long run are deleted shortly after. */
+  /** Deletes the run. The reply comes when the run is hidden; the steps of a long run are deleted shortly after. */
   delete: { request: DeleteRequest; reply: null };
-  /** Resumes a deletion that a crash interrupted; answered at once. */
+  /** Loads the actor, which then resumes a deletion that was interrupted. The reply does not wait for the deletion. */
   wake: { request: null; reply: null };
 };
 

@@ -26,7 +26,7 @@ import { USAGE, type UsageCounts, usageKey } from '../../src/domain/usage.ts';
 import type { RowWrite } from '../../src/runtime/protocol.ts';
 import type { GatheredSteps } from './adapter.ts';
 
-/** @param state the state after the event */
+/** Returns the rows that an event writes, unless they need more than the state after the event. @param state after the event */
 export function projectRun(state: RunState, event: RunEvent): readonly RowWrite[] {
   switch (event.type) {
     case 'start': {

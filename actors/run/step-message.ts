@@ -22,6 +22,7 @@ export type StepMessage = readonly [
   copy: readonly [action: string, action_input: string | null, thought: string, observation: string | null],
 ];
 
+/** Masks a step, computes its digest and makes the message. @param projectId null: the caller is not limited to a project */
 export function packStep(projectId: string | null, step: MonitorStep): StepMessage {
   const masked = maskStep(step);
   const { step_index, action, input, thought, outcome, features } = digestStep(masked);
@@ -50,9 +51,7 @@ export interface RecordableStep {
   copy: StepTextFields;
 }
 
-/**
- * @param atMs when the step reached its run
- */
+/** Makes a step that the run can record from its message. @param atMs when the message reached the run */
 export function unpackStep(message: StepMessage, atMs: number): RecordableStep {
   const [, step_index, is_error, tokens, [action, input, thought, outcome, features], texts] = message;
   const digest: StepDigest = { step_index, action, input, thought, outcome, features };

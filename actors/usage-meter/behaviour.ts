@@ -29,7 +29,7 @@ interface Meter {
   month: string;
   /** Number of interventions of both kinds in `month`. */
   used: number;
-  /** The month that was counted before `month`; null if `month` is the first. */
+  /** The month that was counted before `month`; null before the first count. Its name is '' if `month` is the first. */
   before: { month: string; used: number } | null;
   /** Names of recent interventions, the latest last. */
   names: readonly string[];
@@ -146,7 +146,7 @@ function usedIn({ month, used, before }: Meter, of: string): number {
   return of === before?.month ? before.used : 0;
 }
 
-/** The month of a time, or the following month if usage was already counted for it. */
+/** The month of a time; or the following month, if usage was already counted for that following month. */
 function monthToCountIn({ month }: Meter, atMs: number): string {
   const at = new Date(atMs);
   const present = monthOf(at.getTime());

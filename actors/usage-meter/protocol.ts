@@ -18,7 +18,7 @@ interface InterveneRequest {
 
 export interface InterveneReply {
   allowed: boolean;
-  /** Interventions in this UTC month, including this one. */
+  /** Interventions in this UTC month, including this one if it is allowed. */
   used: number;
 }
 
@@ -32,18 +32,18 @@ export interface CountRequest {
   once?: string;
 }
 
-/** Asks to evaluate posted steps. */
+/** Asks whether the evaluation of these posted steps returns a text. */
 interface EvaluateStepsRequest {
   project_id: string;
   steps: EvaluatedSteps;
 }
 
 export interface EvaluateStepsReply {
-  /** Whether the streak's text should be returned. */
+  /** Whether the evaluation returns the intervention's text. */
   due: boolean;
   /**
-   * Whether the same steps were evaluated before. If so, the answer is the same, and its intervention is already
-   * counted.
+   * Whether the same steps were evaluated before, with the same answer, or the intervention is already counted. The
+   * evaluation then counts no intervention.
    */
   is_repeat: boolean;
 }
