@@ -40,7 +40,7 @@ const TIDY_BUDGET_MS = 20;
 
 /** Events that are logged for the operator. */
 export type WriterEvent =
-  /** Storing has stopped, or the reason has changed. */
+  /** Exchanges cannot be stored now, or the cause has changed. */
   | { type: 'failing'; cause: PlaceCause; reason: string }
   | { type: 'stored_again' }
   | { type: 'set_apart'; exchanges: readonly [SetApart, ...SetApart[]] };
@@ -57,8 +57,8 @@ export class CaptureLogAdapter {
 
   /**
    * @param open opens the log; after a failure, the next call tries again
-   * @param report called when appends start to fail, when an append succeeds again, and for each exchange that is set
-   * apart
+   * @param report called when appends start to fail or fail for another cause, when an append succeeds again, and once
+   * for all exchanges of a batch that are set apart
    */
   constructor(open: () => Promise<ExchangeLog>, report: (event: WriterEvent) => void = () => {}) {
     this.#open = open;
@@ -71,8 +71,9 @@ export class CaptureLogAdapter {
   }
 
   /**
+   * Stores a batch after all earlier ones. If the log fails in the middle, the result says what is left.
    * @param input a batch's memory, which is not read after the answer
-   * @throws the log's error, with its cause as code; a failed append stores nothing
+   * @throws the log's error, with its cause as code, if nothing is stored
    */
   append(input: BatchMemory & { from: number }): Promise<Appended> {
     const appended = this.#tail.then(() => this.#append(input));
@@ -128,6 +129,7 @@ export class CaptureLogAdapter {
   }
 
   /**
+   * Runs the work.
    * @throws the storage's error with an explanation, and its cause as code
    */
   async #explain<Value>(work: () => Promise<Value>): Promise<Value> {
@@ -138,7 +140,7 @@ export class CaptureLogAdapter {
     }
   }
 
-  /** Reports a failure, but only if it is new, because batches are retried constantly. */
+  /** Reports a failure, but only if its cause is new, because batches are retried constantly. */
   #noteFailure(thrown: unknown): { cause: PlaceCause; reason: string } {
     const { code: cause, message: reason } = explainFailure(thrown);
     if (this.#failing !== cause) this.#report({ type: 'failing', cause, reason });

@@ -67,7 +67,7 @@ export class SlabPool {
     return this.#part !== null && this.#part.find(slab) >= 0;
   }
 
-  /** @returns shared memory of at least `bytes` bytes, with undefined content */
+  /** Takes shared memory of at least `bytes` bytes, with undefined content. */
   take(bytes: number): Uint8Array {
     if (bytes > CAPTURE_SLAB_BYTES * OWN_MEMORY_SHARE) return new Uint8Array(new SharedArrayBuffer(bytes));
     const free = this.#free.pop() ?? this.#part?.take(CAPTURE_SLAB_BYTES);
@@ -94,7 +94,7 @@ export interface BatchPlaces {
   places: readonly number[];
 }
 
-/** @returns the locations of a batch in the mapped memory; null if any slab or cell is in other memory */
+/** Finds the locations of a batch in the mapped memory; null if any slab or cell is in other memory. */
 export function findPlaces({ slabs, cells }: BatchMemory, part: MemoryPart): BatchPlaces | null {
   const places: number[] = [];
   for (const bytes of [...slabs, ...cells]) {
@@ -185,7 +185,7 @@ export class ExchangeBatch {
     return bytes >= CELL_BODY_BYTES && cells.every((cell) => this.#memory.has(cell)) ? cells.length : 0;
   }
 
-  /** @returns the next write position in the slab */
+  /** Copies a body into the slab, or adds its cells to the batch. @returns the next write position in the slab */
   #addBody(
     cells: readonly Uint8Array[],
     bytes: number,
@@ -208,7 +208,8 @@ export class ExchangeBatch {
   }
 
   /**
-   * The memory to send: the written part of each slab, and the cells. It must not change until the writer has answered.
+   * Returns the memory to send: the written part of each slab, and the cells. The memory must not change until the
+   * writer has answered.
    */
   take(): BatchMemory {
     this.#end();
@@ -240,7 +241,7 @@ export class ExchangeBatch {
   }
 }
 
-/** Minimum size of the memory for joining bodies, which is kept between batches. */
+/** Size of the memory for joining bodies that is kept between batches. Memory for longer bodies is larger, and not kept. */
 const JOINED_BYTES = 8 << 20;
 
 /** Reads batches one at a time. Bodies are valid until the next read. */
@@ -486,7 +487,7 @@ interface KnownHead {
 
 const MAX_KNOWN_HEADS = 1_024;
 const MAX_KNOWN_BYTES = 8_192;
-/** Recent heads by checksum, because clients repeat them. If two heads share a checksum, the later one is kept. */
+/** Recent heads by checksum, because clients repeat heads. If two heads share a checksum, the later one is kept. */
 const knownHeads = new RecentMap<number, KnownHead>(MAX_KNOWN_HEADS);
 
 /** Decodes a head. Equal heads get the same form while the head is in the cache; long heads are not cached. */

@@ -22,8 +22,8 @@ interface WriterMemory {
   /** Number of appends that are not answered yet. */
   under_way: number;
   /**
-   * Start of the interval in which `exchanges` and `bytes` are counted. It lasts `TIDY_AFTER_MS` or somewhat
-   * longer.
+   * Start of the interval in which `exchanges` and `bytes` are counted. The interval ends with the first pass that ends
+   * at least `TIDY_AFTER_MS` after this start.
    */
   since_ms: number;
   exchanges: number;
@@ -45,7 +45,7 @@ type Writer = Behaviour<CaptureWriterProtocol, WriterMemory, never, WriterIntern
 const TIDY_AFTER_MS = 300;
 /** Traffic counts as little if at most this many exchanges and bytes arrive within `TIDY_AFTER_MS`. */
 const CALM = { exchanges: 64, bytes: 8 << 20 };
-/** Pause between two passes over a backlog; the minimum and maximum pause under load. */
+/** Pause between two passes over a backlog with little traffic, and the minimum and maximum pause under load. */
 const TIDY_PAUSE_MS = 15;
 const TIDY_PAUSE_MIN_MS = 5;
 const TIDY_PAUSE_MAX_MS = 1_000;
@@ -164,7 +164,7 @@ export const captureWriter: Writer = {
 
 const NOTHING_DONE: TidyPass = { done: 0, took_ms: 0, share: BEHIND_SHARE };
 
-/** The pause until the next pass. */
+/** Chooses the pause until the next pass, in milliseconds. */
 function choosePause(memory: WriterMemory, pass: TidyPass, now: number): number {
   const windows = Math.max(1, (now - memory.since_ms) / TIDY_AFTER_MS);
   const isCalm = memory.exchanges <= CALM.exchanges * windows && memory.bytes <= CALM.bytes * windows;

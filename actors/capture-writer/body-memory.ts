@@ -51,7 +51,7 @@ export class BodyMemory {
     announceSpare(this);
   }
 
-  /** @returns a cell of at least `bytes` bytes, or the longest cell if none is long enough; its content is undefined */
+  /** Takes a cell of at least `bytes` bytes, or of the longest size if none is long enough. Its content is undefined. */
   take(bytes: number): Uint8Array {
     let wanted = 0;
     while (wanted < SIZES.length - 1 && SIZES[wanted]! < bytes) wanted++;
@@ -67,11 +67,13 @@ export class BodyMemory {
     return cell;
   }
 
+  /** Copies bytes into a cell. */
   copy(from: Uint8Array, into: Uint8Array, at: number): void {
     if (from.length < NATIVE_COPY_BYTES) into.set(from, at);
     else byteEngine.copyBytes(from, into, at);
   }
 
+  /** Copies bytes into a cell; many bytes bypass the processor caches, for a cell that is not read soon. */
   copyAside(from: Uint8Array, into: Uint8Array, at: number): void {
     if (from.length < ASIDE_BYTES) this.copy(from, into, at);
     else byteEngine.copyBytesAside(from, into, at);
@@ -94,7 +96,10 @@ export class BodyMemory {
     return this.#cuts.has(cell);
   }
 
-  /** Drops the free cells of allocations that have no other cells. The pages of the mapped memory go to the system. */
+  /**
+   * Drops the free cells of allocations whose cells are all free or dropped. Pages of the mapped memory go back to the
+   * system.
+   */
   releaseSpare(): void {
     const free = new Map<Cut, number>();
     for (const cells of this.#free)

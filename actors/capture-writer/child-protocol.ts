@@ -46,6 +46,7 @@ export interface OpenInput {
 }
 
 export interface OpenReply {
+  /** The last id of the opened database. */
   last_id: number;
 }
 
@@ -62,8 +63,9 @@ export interface AppendInput {
 
 /** The state of the capture process and its files. */
 export interface FileState extends LogState {
-  /** Damaged files that were renamed and still exist. */
+  /** Number of damaged files that were renamed and still exist. */
   damaged: number;
+  /** Memory of the process. */
   memory_bytes: number;
   /** Age of the oldest read transaction of another process in the live file; 0 if no process has one open. */
   oldest_read_s: number;

@@ -23,7 +23,10 @@ const ROTATE_DEADLINE_MS = 30 * 60_000;
 const OPEN_DEADLINE_MS = 30_000;
 /** Deadline of a request for the state. It is short, because the health check must not wait for a busy writer. */
 const STATE_DEADLINE_MS = 500;
-/** Runtime error codes that guarantee that a message was not handled, so that it may be sent again. */
+/**
+ * Error codes of refusals after which nothing is stored, so that the batch may be sent again, and the cause under which
+ * each is counted.
+ */
 const NOT_HANDLED: ReadonlyMap<string, FailureCause> = new Map([
   ['mailbox_full', 'writer_busy'],
   ['link_full', 'writer_busy'],
@@ -76,7 +79,7 @@ export class CaptureWriterClient {
     await this.#ask('open', null, { deadline_ms: OPEN_DEADLINE_MS });
   }
 
-  /** A batch to add exchanges to. */
+  /** Makes an empty batch, to which exchanges can be added. */
   openBatch(): ExchangeBatch {
     return new ExchangeBatch(this.#slabs, this.memory);
   }
@@ -84,8 +87,8 @@ export class CaptureWriterClient {
   /**
    * Stores a batch, which must not be changed any more.
    * @returns exchanges that cannot be stored because of their content
-   * @throws CaptureFailure with code `capture_failed` if a part of the batch is not stored, and may be sent again; with
-   * another code if it is unknown what is stored
+   * @throws CaptureFailure with code `capture_failed` if the batch or the rest of it is not stored, and may be sent
+   * again; with another code if it is unknown what is stored
    */
   async append(batch: ExchangeBatch): Promise<readonly SetApart[]> {
     // Checked before the batch is sent, because afterwards it would be unknown whether the batch was written.
@@ -121,8 +124,8 @@ export class CaptureWriterClient {
   }
 
   /**
-   * Releases batches that were sent before an answered one. The writer reads batches in order, so it has read them,
-   * too.
+   * Releases the unsure batches that were sent before an answered one. The writer reads batches in order, so it does not
+   * read these batches any more.
    */
   #releaseBefore(number: number): void {
     if (this.#unsure.length === 0) return;
@@ -146,6 +149,7 @@ export class CaptureWriterClient {
     await this.#ask('kill', null, { deadline_ms: FLUSH_DEADLINE_MS });
   }
 
+  /** Returns the state of the writer and its files. @throws CatalogueError if the writer does not answer soon */
   state(): Promise<WriterState> {
     return this.#ask('state', null, { deadline_ms: STATE_DEADLINE_MS });
   }

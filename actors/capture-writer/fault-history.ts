@@ -13,8 +13,8 @@ export const CAPTURE_RESTART_MS = { first: 100, last: 10_000 } as const;
 export const CAPTURE_CALM_MS = 5 * 60_000;
 
 /**
- * A file is set aside after this many consecutive crashes without a stored exchange in between, or after this many
- * crashes in all.
+ * A file is set aside after FAULTS_IN_A_ROW crashes without a stored exchange in between, or after FAULTS crashes since
+ * the last calm period.
  */
 const FAULTS_IN_A_ROW = 2;
 const FAULTS = 3;
@@ -33,7 +33,7 @@ export class FaultHistory {
   #damagesInARow = 0;
   /** Which files were set aside since the last calm period. */
   #level: SetAside = 'none';
-  /** Whether anything was stored since files were last set aside. */
+  /** Whether anything was stored since files were last chosen to be set aside. */
   #hasStored = false;
   /** Which files to set aside before a database is opened. */
   #due: SetAside = 'none';
@@ -53,7 +53,7 @@ export class FaultHistory {
 
   /**
    * Records that an append failed because of a damaged page.
-   * @returns whether the process should end, so that the file can be set aside
+   * @returns whether the process should end, because files are to be set aside before the next start
    */
   noteDamage(nowMs: number): boolean {
     this.#rest(nowMs);
@@ -63,6 +63,7 @@ export class FaultHistory {
     return this.#due !== 'none';
   }
 
+  /** Records that exchanges were stored. */
   noteStored(): void {
     this.#hasStored = true;
     this.#faultsInARow = 0;
@@ -79,7 +80,7 @@ export class FaultHistory {
     this.#due = 'none';
   }
 
-  /** Pause before the next start. */
+  /** Pause before the next start; 0 if the process has not ended since the last calm period. */
   get pause_ms(): number {
     if (this.#ends === 0) return 0;
     return Math.min(CAPTURE_RESTART_MS.first * 2 ** (this.#ends - 1), CAPTURE_RESTART_MS.last);

@@ -42,7 +42,7 @@ export interface MappedMemoryPlace {
  * Creates the memory. The system counts all of it as used, so it is smaller if the machine has too little memory.
  * @param queueBytes GW_MAX_QUEUE_BYTES: maximum bytes of bodies in the memory
  * @param servers number of server threads that share it
- * @returns null if the system does not support it; bodies are then sent through a pipe
+ * @returns null if the system does not support such memory or has too little; bodies are then sent through a pipe
  */
 export function makeMappedMemory(queueBytes: number, servers: number): MappedMemory | null {
   // Twice the bytes, because a body's cell may be twice as long as the body.
@@ -85,8 +85,8 @@ export function closeMappedMemory({ descriptor, buffer }: MappedMemory): void {
 }
 
 /**
- * The memory in a process that has inherited the descriptor. The memory is mapped read-only there, because the service
- * forwards traffic from it. A write would crash the process.
+ * Maps the memory in a process that has inherited the descriptor. The mapping is read-only, because the service
+ * forwards traffic from this memory. A write would crash the process.
  * @throws Error if it cannot be mapped
  */
 export function viewMappedMemory(descriptor: number, { bytes }: MappedMemoryPlace): Uint8Array {
@@ -132,9 +132,7 @@ export class MemoryPart {
     else free.push(at);
   }
 
-  /**
-   * @returns the offset of these bytes in the memory; −1 if they are elsewhere
-   */
+  /** Returns the offset of these bytes in the memory; −1 if they are elsewhere. */
   find(bytes: Uint8Array): number {
     return bytes.buffer === this.#mapped.buffer ? bytes.byteOffset - this.#mapped.from : -1;
   }

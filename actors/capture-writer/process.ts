@@ -49,7 +49,7 @@ interface CaptureProcessParts {
 
 /** Maximum number of attempts for a batch when the process ends before it has answered. */
 const TRIES = 3;
-/** Maximum number of attempts to open the database to find out whether a batch was stored. */
+/** Maximum number of attempts to start the process and open the database after the process has ended during an append. */
 const OPEN_TRIES = 8;
 /** After this many failed starts in a row, waiting callers get the error. */
 const STARTS = 6;
@@ -117,10 +117,10 @@ class CaptureChild {
   readonly #waiting = new Map<number, Deferred<unknown>>();
   #nextId = 0;
   #heardAt = performance.now();
-  /** When the unanswered request was sent; null: no request is unanswered. */
+  /** When a request was sent while no other was unanswered; null: no request is unanswered. */
   #askedAt: number | null = null;
   isOpen = false;
-  /** How the process ended, and whether a file may be the cause. */
+  /** Resolves when the process has ended: how it ended, and whether a file may be the cause. */
   readonly ended: Promise<{ reason: string; is_fault: boolean }>;
 
   constructor({ entry, descriptor }: CaptureProcessParts) {
@@ -155,7 +155,7 @@ class CaptureChild {
     return this.#child.pid ?? null;
   }
 
-  /** @throws ProcessEnded, CallFailed */
+  /** Sends a request and waits for the reply. @throws ProcessEnded, CallFailed */
   ask<T>(name: CaptureRequest, input: unknown): Promise<T> {
     const id = this.#nextId++;
     const answer = createDeferred<unknown>();
@@ -170,11 +170,12 @@ class CaptureChild {
     if (this.#child.connected) this.#child.send(message, undefined, undefined, () => {});
   }
 
-  /** How long the process has not answered although a request waits. */
+  /** Milliseconds without any message from the process while a request is unanswered; 0: no request is unanswered. */
   get silent_ms(): number {
     return this.#askedAt === null ? 0 : performance.now() - Math.max(this.#askedAt, this.#heardAt);
   }
 
+  /** Whether a request is unanswered. */
   get owes(): boolean {
     return this.#waiting.size > 0;
   }
@@ -231,8 +232,11 @@ export class CaptureProcess {
   }
 
   /**
+   * Stores a batch after all earlier ones. If the process ends meanwhile, finds out whether the batch was stored, and
+   * sends it again if not.
    * @param input a batch, whose memory is not read after the answer
-   * @throws the log's error if nothing of the batch is stored; `lost_with_writer` if it is unknown what is stored
+   * @throws the log's error if nothing of the batch is stored; `lost_with_writer` if it is unknown what is stored, or if
+   *   the batch made the process end several times
    */
   append(input: AppendedBatch): Promise<Appended> {
     const appended = this.#tail.then(() => this.#append(input));
@@ -277,7 +281,7 @@ export class CaptureProcess {
     } satisfies AppendInput);
   }
 
-  /** Kills the process if a file must be set aside, because the file is renamed before a new process opens it. */
+  /** Kills the process if files must be set aside, because a new process renames them before it opens a database. */
   #noteDamage(child: CaptureChild): void {
     if (this.#faults.noteDamage(performance.now())) child.kill();
   }
@@ -324,7 +328,7 @@ export class CaptureProcess {
     };
   }
 
-  /** Closes the database and ends the process, after all earlier calls. */
+  /** Closes the database and ends the process, after all earlier appends. */
   async close(): Promise<null> {
     if (this.#isClosing) return null;
     await this.#tail;

@@ -1,5 +1,5 @@
 /**
- * The capture writer's messages. One actor, pinned to one thread, owns the capture database. Any thread.
+ * The capture writer's messages. One actor, pinned to one thread, does all writes to the captures. Any thread.
  */
 import type { PlaceCause, SetApart } from '../../src/domain/capture-cause.ts';
 import type { WriterState } from '../../src/domain/writer-state.ts';
@@ -22,8 +22,8 @@ export type CaptureWriterProtocol = {
   open: { request: null; reply: null };
   /**
    * The exchanges are at `places` of the mapped memory: first the slabs of a batch, then its cells (`batch.ts`).
-   * Without places, they are the message's bodies in that order. Answered when the batch is committed; refused with a
-   * `FailureCause` or `capture_failed` if nothing of it is stored.
+   * Without places, they are the message's bodies in that order. Answered when the batch, or the part of it before
+   * `left`, is committed. Refused if nothing is stored, except with `lost_with_writer`: then it is unknown what is stored.
    */
   append: {
     request: {
@@ -36,8 +36,9 @@ export type CaptureWriterProtocol = {
   };
   /** Answered when all earlier appends are on the disk, so that they survive a power failure. */
   flush: { request: null; reply: null };
+  /** Seals the live file and opens a new one. `sealed`: null if there was nothing to seal. */
   rotate: { request: null; reply: { sealed: string | null; opened: string } };
-  /** Closes the database; every later message is refused with `capture_stopped`. */
+  /** Closes the database. Later messages, except `state` and `kill`, are refused with `capture_stopped`. */
   kill: { request: null; reply: null };
   state: { request: null; reply: WriterState };
 };

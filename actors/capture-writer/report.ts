@@ -1,5 +1,6 @@
 /**
- * Logs the writer's problems: what is wrong and what to do, at most once a minute for each cause. Capture problems
+ * Logs the writer's problems: what is wrong and what to do, at most once a minute for each cause, and that exchanges are
+ * stored again. Capture problems
  * must not affect traffic, so only the log and the stats report them. Runs in the capture process, and on any thread in
  * tests.
  */

@@ -27,8 +27,8 @@ export class PatternStoreAdapter {
   #following: Promise<void> | null = null;
 
   /**
-   * @param open opens the store. If it fails, it is called again after a delay and at the next call. If the store
-   * cannot read its data, it is called again only at the next call
+   * @param open opens the store. If it fails, it is called again after a delay or at the next call, whichever is
+   * earlier. If the opened store cannot read its data, `open` is called again only at the next call
    */
   constructor(open: () => Promise<PatternStore>) {
     this.#open = open;
@@ -52,12 +52,11 @@ export class PatternStoreAdapter {
   }
 
   /**
-   * Applies changes of other boxes in memory.
+   * Applies changes of other boxes in memory. Resolves when they are applied, or at once if the store is not open:
+   * a store that is opened later reads all rows.
    * @param changed null: any row may have changed
-   * @returns when they are applied
    */
   follow(changed: readonly ChangedPattern[] | null): Promise<void> {
-    // A store that is opened later reads all rows.
     if (this.#store === null || this.#isClosed) return Promise.resolve();
     const known = this.#changes;
     const isMuch = changed === null || known === null || known.length + changed.length > CHANGES_MAX;

@@ -36,7 +36,8 @@ export class PatternIndexClient {
   }
 
   /**
-   * @returns the keys of the patterns that were found
+   * Searches for patterns.
+   * @returns the keys of the patterns that were found, without their texts
    * @throws CatalogueError `unavailable` if the index or the embedder does not answer
    */
   retrieve(request: RetrieveRequest): Promise<FoundMatches> {

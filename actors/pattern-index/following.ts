@@ -66,7 +66,7 @@ export async function followPatterns(own: FollowParts, changed: readonly Changed
   }
 }
 
-/** Compares all patterns in memory with the rows. */
+/** Brings all patterns in memory up to date with the rows, except changed vectors of patterns that have one. */
 export async function followAll(own: FollowParts): Promise<void> {
   const { parts, scopes } = own;
   const ids = new Map([...scopes.all()].map((home) => [home, idsOf(home, null)]));
@@ -88,7 +88,11 @@ export async function followAll(own: FollowParts): Promise<void> {
     for (const [pattern_id, id] of left) await followOne(own, home, pattern_id, id, false);
 }
 
-/** @param id the pattern's id in the scope's index; undefined: not in memory */
+/**
+ * Brings one pattern in memory up to date with its rows.
+ * @param id the pattern's id in the scope's index; undefined: not in memory
+ * @param hasVector whether the pattern's vector has changed
+ */
 async function followOne(
   { parts: { tables, embedder }, scopes, keeper }: FollowParts,
   home: Scope,
@@ -125,7 +129,7 @@ function placeOf(key: RowKey): { scope: PatternScope; pattern_id: string } {
   return { scope: { tier, org_id, project_id }, pattern_id };
 }
 
-/** @param wanted null: all */
+/** Returns the ids of patterns in a scope's index, by the patterns' names. @param wanted null: those of all patterns */
 function idsOf(home: Scope, wanted: ReadonlyMap<string, unknown> | null): Map<string, number> {
   const ids = new Map<string, number>();
   for (const [id, entry] of home.entries.entries())

@@ -31,7 +31,7 @@ export class GraphKeeper {
   #saving: Promise<void> | null = null;
   /** Scopes with vectors that are not in their graph yet. */
   readonly #untended = new Set<Scope>();
-  /** For each scope: vectors added since its graph was saved, and the time of the last one. */
+  /** For each scope: number of vectors added since its graph was saved, and the time of the last one. */
   readonly #unsaved = new Map<Scope, { count: number; at_ms: number }>();
 
   /**
@@ -92,7 +92,9 @@ export class GraphKeeper {
   }
 
   /**
+   * Loads the saved graph of a scope into an index, if the index has many vectors without a graph.
    * @param vectorsId names the embedder of the vectors in the index
+   * @returns the number of vectors in the loaded graph; 0 if none is loaded
    */
   async restore(home: Scope, index: VectorIndex, vectorsId: string): Promise<number> {
     const { graphs = null } = this.#parts;
@@ -103,7 +105,7 @@ export class GraphKeeper {
     return graphs.folder.restore(nameGraph(vectorsId, home), vectorsId, savable, (name) => ids.get(name));
   }
 
-  /** Builds the parts of graphs that are not built yet. */
+  /** Begins to build the parts of graphs that are not built yet, unless graphs are already being built. */
   tendSoon(): void {
     if (this.#tending !== null || this.#life.isOver || this.#untended.size === 0) return;
     this.#tending = this.#tendAll().finally(() => {
@@ -125,7 +127,7 @@ export class GraphKeeper {
     await graphs?.folder.removeAllOf(this.#vectorIds().map((vectorsId) => nameGraph(vectorsId, home)));
   }
 
-  /** Deletes graphs of scopes and embedders that no longer exist. */
+  /** Deletes saved graphs of scopes that do not exist and of other embedders. A failure is ignored. */
   async forgetOthers(): Promise<void> {
     const names = new Set<string>();
     for (const home of this.#scopes.all()) names.add(nameGraph(this.#vectorsId, home));

@@ -14,7 +14,10 @@ const IMPORTS_EVERY_MS = 2_000;
 
 type ImportParts = Pick<StoreParts, 'tables' | 'log'>;
 
-/** Runs until the store is closed. */
+/**
+ * Adds imported patterns, one import after the other, until the store is closed.
+ * @param onTaken called after each import
+ */
 export async function takeImports(
   parts: ImportParts,
   intake: PatternIntake,

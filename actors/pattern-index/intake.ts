@@ -47,7 +47,7 @@ interface Draft {
   pattern: Pattern;
   /** null for a pattern that existed before and is changed. */
   vector: Float32Array | null;
-  /** The row from which it was made; null: the pattern is new. */
+  /** The pattern's row before the change; null: the pattern is new. */
   before: PatternRow | null;
 }
 
@@ -92,7 +92,7 @@ export class PatternIntake {
     this.#scopes = scopes;
   }
 
-  /** @throws CatalogueError `unavailable` when the embedder is not available */
+  /** Embeds the situations of patterns. @throws the embedder's error */
   embed(patterns: readonly { situation: string }[]): Promise<Float32Array[]> {
     return embedInPortions(this.#parts.embedder, patterns);
   }
@@ -155,7 +155,7 @@ export class PatternIntake {
     return outcomes;
   }
 
-  /** Finds another stored pattern that was made from a trace and has the same lesson; null if there are no others. */
+  /** Finds the nearest other stored pattern that was made from a trace and has the same lesson; null without one. */
   findTwin(home: Scope, pattern: Pattern, vector: Float32Array): Pattern | null {
     const accept = (id: number) => home.entries[id]?.pattern_id !== pattern.pattern_id;
     for (const { id, similarity } of home.index.search(vector, TWIN_CANDIDATES, accept, SAME_LESSON_COSINE)) {
@@ -309,7 +309,7 @@ export function isOfTrace(
   return isSourced || isDistilled(pattern);
 }
 
-/** @returns the vectors as their rows hold them; rejects with what the embedder throws */
+/** Embeds the situations of patterns, rounded as in the rows of vectors. Rejects with the embedder's error. */
 export async function embedInPortions(
   embedder: Embedder,
   patterns: readonly { situation: string }[],

@@ -21,7 +21,7 @@ export interface RetrieveRequest {
   failure_type: string | null;
   /** The preferred model family: its patterns precede nearly equally similar ones; null: no preference. */
   model: string | null;
-  /** The context's vector of the current embedder, if the requesting thread has it. */
+  /** The vector of `context` by the current embedder; absent if the requesting thread has not computed it. */
   vector?: Float32Array;
 }
 
@@ -55,7 +55,7 @@ export interface AddedPattern extends NewPattern {
 /** The outcome for one pattern. */
 export interface MergedPattern {
   pattern_id: string;
-  /** false: it was merged into an existing pattern, whose support count increased. */
+  /** false: the pattern was merged into an existing one. */
   created: boolean;
 }
 
@@ -92,10 +92,13 @@ export type PatternIndexProtocol = {
   open: { request: null; reply: null };
   retrieve: { request: RetrieveRequest; reply: FoundMatches };
   /**
-   * Adds patterns, or merges each into a pattern of its scope with nearly the same situation; answered when they are
-   * on the disk. A pattern that was already added from the same trace is not counted again.
+   * Adds patterns, or merges each into a pattern of its scope with the same lesson or nearly the same situation.
+   * Answered when they are on the disk. A pattern that was already added from the same trace is not counted again.
    */
   add: { request: { scope: PatternScope; patterns: readonly AddedPattern[] }; reply: MergedPattern[] };
-  /** Answered when the patterns are removed from the disk, from memory and from saved graphs. */
+  /**
+   * Removes patterns, and replies with the number of those that existed. Answered when they are removed from the disk,
+   * from memory and from saved graphs.
+   */
   remove: { request: RemoveRequest; reply: number };
 };

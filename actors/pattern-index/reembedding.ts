@@ -77,9 +77,10 @@ export class Reembedding {
   }
 
   /**
-   * Starts the work if any pattern needs a new vector; call it once.
+   * Embeds the patterns that need a new vector, and then removes the vectors of other embedders. Call it once.
    * @param onEmbedded called when every pattern has a vector of the new embedder, if some had none
-   * @returns when all patterns with a usable vector of either embedder can be found
+   * @returns a promise that resolves when all patterns with a usable vector of either embedder can be found, or when
+   *   the work has failed
    */
   start(onEmbedded: () => void): Promise<void> {
     const serving = createDeferred();
@@ -121,7 +122,7 @@ export class Reembedding {
 
   // ---- serving meanwhile ----
 
-  /** Opens the best available former embedder and loads its vectors. */
+  /** Opens the first former embedder that is available, and loads its vectors. Patterns it has none of are embedded. */
   async #openFormer(): Promise<void> {
     const { tables, log, embedder, listFormer = () => [] } = this.#parts;
     if (this.#hasVectors(formerSituationVectorsId(embedder))) {

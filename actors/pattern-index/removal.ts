@@ -73,7 +73,7 @@ function writeEntry(tx: TableTransaction, audit: AuditEntry | null): void {
   if (audit !== null) for (const write of auditWrites(audit)) tx.write(write);
 }
 
-/** The embedders of the stored vectors, by their names in the keys. */
+/** Yields the embedders of the stored vectors, by their names in the keys. */
 export function* listEmbedders(tables: Pick<Tables, 'range'>): Iterable<string> {
   let after: RowKey | undefined;
   for (;;) {

@@ -56,7 +56,7 @@ interface RepairParts {
   life: StoreLifecycle;
 }
 
-/** Checks every stored pattern once, across restarts. */
+/** Applies the current rule to every stored pattern once, across restarts. Ends when all are done or the store is closed. */
 export async function repairPatterns(own: RepairParts): Promise<void> {
   const { parts, life } = own;
   const repair = new Repair(own);
@@ -122,7 +122,7 @@ class Repair {
     };
   }
 
-  /** @param vector vector of the situation without values */
+  /** Rewrites, merges or removes one pattern. @param vector vector of the situation without values */
   #mend(seen: Pattern, vector: Float32Array): Promise<'repaired' | 'merged' | 'retired'> {
     const { parts, scopes, keeper, intake, life } = this.#own;
     return life.alone(async () => {
@@ -141,6 +141,7 @@ class Repair {
   }
 
   /**
+   * Replaces a pattern on the disk and in memory.
    * @param next the replacement: the pattern without values, or its twin with added support; null: the pattern is
    * removed
    */
@@ -185,7 +186,7 @@ function isGeneral(pattern: Pattern): boolean {
   return situation === pattern.situation && dead_ends === pattern.dead_ends && unlock === pattern.unlock;
 }
 
-/** The twin, to which the other pattern's support, sources and dead ends are added. */
+/** Returns the twin with the other pattern's support, sources and dead ends added. */
 function mergeInto(twin: Pattern, other: Pattern): Pattern {
   const sources = [...new Set([...twin.sources, ...other.sources])].slice(-PATTERN_SOURCES_KEPT);
   return { ...joinPatterns(twin, other), support: twin.support + other.support, sources };

@@ -15,7 +15,7 @@ import type { VectorIndex } from '../../src/search/vector-index.ts';
 import type { RetrieveRequest } from './protocol.ts';
 import { groupOf, namedScopes, nameScope } from './scope-names.ts';
 
-/** Maximum number of patterns of all scopes together. Further ones are refused. */
+/** Maximum number of patterns of all scopes together. `checkRoom` refuses further ones. */
 const PATTERNS_MAX = 500_000;
 
 /** A pattern in memory. Its position in the list is its id in the index. */
@@ -35,7 +35,7 @@ export interface Scope {
   shared: SharedIndex | null;
   /** Entries whose situation has no vector of the current embedder yet. */
   unembedded: Set<number>;
-  /** Vectors of another embedder for these entries; null if all entries are embedded. */
+  /** Vectors of another embedder for the entries in `unembedded`; null if there is no such embedder or no such entry. */
   former: VectorIndex | null;
   /**
    * Whether patterns were removed since the start. If so, the graph contains information about their vectors and must
@@ -124,6 +124,7 @@ export class PatternScopes {
   }
 
   /**
+   * Adds a pattern in memory.
    * @param vector undefined: not embedded yet
    * @returns the pattern's id in its index
    */
@@ -155,6 +156,7 @@ export class PatternScopes {
     this.#onVector(home);
   }
 
+  /** Removes an entry from memory. Has no effect if the entry was removed. */
   forget(home: Scope, id: number): void {
     if (home.entries[id] === undefined) return;
     home.entries[id] = undefined;
@@ -167,6 +169,7 @@ export class PatternScopes {
     if (home.unembedded.size === 0) home.former = null;
   }
 
+  /** Removes the patterns with these names from memory. */
   forgetAll(home: Scope, patternIds: readonly string[]): void {
     const gone = new Set(patternIds);
     if (gone.size === 0) return;

@@ -19,7 +19,7 @@ export interface Candidate {
   scope: PatternScope;
   pattern_id: string;
   similarity: VectorMatch['similarity'];
-  /** Whether it belongs to the model family that the request prefers. */
+  /** Whether the pattern belongs to the model family that the request prefers. */
   is_preferred: boolean;
 }
 
@@ -29,9 +29,7 @@ export interface Candidate {
  */
 const SPARE_MATCHES = 4;
 
-/**
- * @returns best first; more than requested if possible
- */
+/** Searches scopes with the vectors of a query. @returns best first; more than requested if possible */
 export function findPatterns(
   scopes: readonly Scope[],
   { present, former }: QueryVectors,
@@ -64,9 +62,7 @@ export function lookOf({ top_k, model }: RetrieveRequest): { wanted: number; fam
   return { wanted: (family === '' ? top_k : 2 * top_k + 16) + SPARE_MATCHES, family };
 }
 
-/**
- * @returns best first; more than requested if possible
- */
+/** Ranks the matches of all scopes. @returns best first; more than requested if possible */
 export function rankFound(found: Candidate[], { top_k }: RetrieveRequest): FoundMatches {
   // An organization may have many projects, and each contributes its matches.
   const ranked = found.sort(compareFound).slice(0, 2 * top_k + SPARE_MATCHES);

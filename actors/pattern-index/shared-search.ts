@@ -49,7 +49,7 @@ export class SharedSearch {
   }
 
   /**
-   * @returns the pattern index's result
+   * Searches for patterns, on this thread if possible, otherwise through the pattern index.
    * @throws CatalogueError `unavailable` if the index or the embedder does not answer
    */
   async retrieve(request: RetrieveRequest): Promise<FoundMatches> {
@@ -72,9 +72,7 @@ export class SharedSearch {
     return this.#index.retrieve(request);
   }
 
-  /**
-   * @returns null if one of the indexes cannot be searched on this thread now
-   */
+  /** Searches shared indexes; null if one of them cannot be searched on this thread now. */
   #search(names: readonly string[], vector: Float32Array, request: RetrieveRequest): Candidate[] | null {
     const { wanted, family } = lookOf(request);
     const { min_similarity, failure_type: kind } = request;

@@ -10,11 +10,15 @@ export class StoreLifecycle {
   #isOver = false;
   readonly #wakes = new Set<() => void>();
 
+  /** Whether the store is closed or being closed. */
   get isOver(): boolean {
     return this.#isOver;
   }
 
-  /** @throws CatalogueError `unavailable` if the store was closed before `work` began, or the error of `work` */
+  /**
+   * Runs `work` after all earlier work of this method has ended.
+   * @throws CatalogueError `unavailable` if the store was closed before `work` began, or the error of `work`
+   */
   alone<Value>(work: () => Promise<Value>): Promise<Value> {
     const done = this.#writing.then(() => {
       if (this.#isOver) throw new CatalogueError('unavailable', 'The pattern store is closed');

@@ -168,7 +168,7 @@ class AgentSteps:
         )
 
     def take_intervention(self) -> Optional[Intervention]:
-        """Returns the intervention for the next model call, once; None: there is none."""
+        """Returns the intervention for the next model call, once; None without an intervention."""
         with self._lock:
             returned, self._returned = self._returned, None
         run = self._run()

@@ -161,7 +161,7 @@ class Caller:
         return answer
 
     def _render(self, method: str, path: str, fields: Mapping[str, Any]) -> Tuple[str, Optional[bytes]]:
-        """Returns the target and the body of a request. The tenant is in the body of a POST, and in the query of other requests."""
+        """Returns the target and the body of a request. The tenant is in the body of a POST, otherwise in the query."""
         rest = {**self._tenant, **{name: value for name, value in fields.items() if value is not None}}
         for name in re.findall(r"\{(\w+)\}", path):
             path = path.replace(f"{{{name}}}", quote(well_formed(str(rest.pop(name))), safe=""))

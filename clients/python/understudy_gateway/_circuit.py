@@ -36,7 +36,7 @@ class Circuit:
             return True
 
     def hurry(self) -> None:
-        """Ends the pause of an open circuit, so that the next request may be sent at once. Changes nothing in the other states."""
+        """Ends the pause of an open circuit, so that the next request may be sent at once. Otherwise changes nothing."""
         with self._lock:
             self._opens_until = 0.0
 
@@ -60,7 +60,7 @@ class Circuit:
             self._open()
 
     def note_nothing(self) -> None:
-        """Notes that a request was abandoned. A half-open circuit opens again without a new pause, so the next request may try."""
+        """Notes that a request was abandoned. A half-open circuit opens again, without a pause before the next request."""
         with self._lock:
             if self.state == "half-open":
                 self.state = "open"

@@ -25,8 +25,8 @@ def installed_transports() -> List[str]:
 def install_labels() -> List[str]:
     """Labels the requests of run scopes from now on, and returns the transports whose requests are labelled.
 
-    Call it once at start-up. Requests to models on labelled hosts get the headers `x-svc-run` and `x-svc-seq`; other requests are
-    not changed. SVC_RUN names a run for requests outside of all scopes. A further call reads SVC_RUN again, and adds the
+    Call it once at start-up. Requests to models on labelled hosts get the headers `x-svc-run` and `x-svc-seq`; other requests
+    are not changed. SVC_RUN names a run for requests outside of all scopes. A further call reads SVC_RUN again, and adds the
     libraries that could not be imported before.
     """
     named = os.environ.get("SVC_RUN")

@@ -97,7 +97,7 @@ class Subscription:
             stream.close()
 
     def _advance(self) -> Optional[LiveEvent]:
-        """Opens a connection if there is none, and reads one block of lines. None: the block is no event, or the read failed."""
+        """Opens a connection if necessary, and reads one block of lines. None: the block is no event, or the read failed."""
         try:
             if self._stream is None:
                 stream = self._open(self.last_event_id)

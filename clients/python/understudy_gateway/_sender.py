@@ -36,8 +36,8 @@ senders: "weakref.WeakSet[Sender]" = weakref.WeakSet()
 class Sender:
     """Sends the events of several runs at once, each run's in order. The queue is bounded in steps and bytes.
 
-    The agent's calls only add an event to a lane. An event that cannot be sent is dropped and counted. A warning reports the first
-    drop of each cause.
+    The agent's calls only add an event to a lane. An event that cannot be sent is dropped and counted. A warning reports the
+    first drop of each cause.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Sender:
         self._tell()
 
     def push(self, lane: Lane, step: Dict[str, Any], size: int) -> None:
-        """Queues a step. Drops and counts the step if the queue is full, the run was dropped or ends, or the sender has stopped."""
+        """Queues a step. Drops and counts it if the queue is full, the run was dropped or ends, or the sender has stopped."""
         with self._lock:
             is_room = self.queued < self._steps_max and self.queued_bytes + size <= self._bytes_max
             if not is_room or self._stopped_by is not None or lane.is_ending or lane.state in ("lost", "finished"):
@@ -299,7 +299,7 @@ class Sender:
             self._idle -= 1
 
     def _find_free(self, now: float) -> Tuple[Optional[Lane], Optional[float]]:
-        """Returns a lane with work; otherwise the seconds until the first held lane may be sent. Both are None without such lanes."""
+        """Returns a lane with work, or the seconds until the first held lane may be sent; (None, None) without such lanes."""
         held_s: Optional[float] = None
         for lane in self._ready:
             if lane.is_busy:

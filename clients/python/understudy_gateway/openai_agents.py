@@ -174,7 +174,7 @@ _told_of_runs: "weakref.WeakKeyDictionary[AgentSteps, List[_Told]]" = weakref.We
 
 
 def _take_intervention(steps: AgentSteps) -> Optional[Intervention]:
-    """Returns the intervention whose model call failed, otherwise the run's next one; None: there is none.
+    """Returns the intervention whose model call failed, otherwise the run's next one; None without an intervention.
 
     The SDK has no hook for a failed model call. A call counts as failed if its task ended, or asks again, without an answer.
     """
