@@ -1,7 +1,7 @@
 /**
- * Delivers the messages of alerts that wait in `main.mdb`, each at least once. A message leaves the outbox when its
- * destination has accepted it. If the process is killed before the answer arrives, the message is sent again with the
- * same id. Server threads; one instance serves all of them.
+ * Delivers the messages of alerts that wait in `main.mdb` (the outbox). A message leaves the outbox when its destination
+ * has accepted the message, or when the message is given up. If the process is killed before the answer arrives, the
+ * message is sent again with the same id. Server threads; one instance serves all of them.
  */
 import type { AlertDelivery, AlertDestination } from '../domain/alert.ts';
 import { isDue } from '../domain/alert.ts';
@@ -25,7 +25,7 @@ interface SendSettings {
   readonly mail: MailSettings | null;
 }
 
-/** Sends one message, whatever its destination is. */
+/** Sends messages of alerts to destinations of any kind. */
 export class AlertSender {
   readonly #settings: SendSettings;
   readonly #targets: AlertTargets;
@@ -36,7 +36,11 @@ export class AlertSender {
     this.#targets = targets;
   }
 
-  /** @param ended aborts the attempt */
+  /**
+   * Makes one attempt to send a message, for at most ATTEMPT_MS.
+   * @param ended aborts the attempt
+   * @returns whether the destination accepted the message, and the problem otherwise
+   */
   async send(destination: AlertDestination, message: Message, ended?: AbortSignal): Promise<AlertAttempt> {
     const late = AbortSignal.timeout(ATTEMPT_MS);
     const signal = ended === undefined ? late : AbortSignal.any([late, ended]);
@@ -54,7 +58,7 @@ export class AlertSender {
 interface AlertOutboxParts {
   accounts: Accounts;
   sender: Pick<AlertSender, 'send'>;
-  /** Called for each attempt. */
+  /** Called after each attempt, unless the message was deleted in the meantime or `end` aborted the attempt. */
   count(outcome: 'delivered' | 'failed' | 'given_up'): void;
   report(thrown: unknown): void;
   clock?: Clock;
@@ -73,12 +77,12 @@ export class AlertOutbox {
     this.#clock = parts.clock ?? systemClock;
   }
 
-  /** Delivers messages until `end` is called; call it once. */
+  /** Begins to deliver messages, until `end` is called. Call it once. */
   start(): void {
     this.#running = this.#run();
   }
 
-  /** Must be called when a new message waits. */
+  /** Makes the outbox be read at once. Must be called when a new message waits. */
   wake(): void {
     this.#isWoken = true;
     this.#wake();
@@ -96,7 +100,7 @@ export class AlertOutbox {
     return this.#parts.accounts.alerts.listOutbox().length;
   }
 
-  /** Tries once to send every message that is due. @throws a store error */
+  /** Makes one attempt to send every message that is due, unless `end` is called. @throws a store error */
   async deliverDue(): Promise<void> {
     const nowMs = this.#clock.wallMs();
     const due = this.#parts.accounts.alerts.listOutbox().filter((delivery) => isDue(delivery, nowMs));
@@ -128,7 +132,7 @@ export class AlertOutbox {
     const message = { delivery_id: id, news, sent_ms: this.#clock.wallMs() };
     const attempt =
       destination === undefined
-        ? { is_delivered: false, problem: 'the alert has no such destination any more' }
+        ? { is_delivered: false, problem: 'the alert no longer has this destination' }
         : await sender.send(destination, message, this.#ended.signal);
     if (this.#ended.signal.aborted && !attempt.is_delivered) return;
     const isLast = destination === undefined;

@@ -38,15 +38,15 @@ export class AlertTargets {
     this.#lookUp = lookUp;
   }
 
-  /** @throws TargetError for an address; a name is looked up later */
+  /** Checks the host of a URL. @throws TargetError for a forbidden address; a name is checked by `lookup` */
   check(hostname: string): void {
     const address = hostname.replace(/^\[(.*)\]$/, '$1');
     if (isIP(address) !== 0 && !this.#allows(address)) throw new TargetError();
   }
 
   /**
-   * Looks up a name and leaves out forbidden addresses. The connection uses the addresses that were checked here, so
-   * the check cannot be evaded by changing the name's address in between.
+   * Looks up a name and leaves out forbidden addresses; fails with a TargetError if no address is left. The connection
+   * uses the addresses that were checked here, so the check cannot be evaded by changing the name's address in between.
    */
   readonly lookup: LookupFunction = (name, options, callback) => {
     this.#lookUp(name, { all: true }, (error, found) => {

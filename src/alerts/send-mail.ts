@@ -11,7 +11,7 @@ export interface MailSettings {
   readonly from: string;
 }
 
-/** @throws SendError */
+/** Sends a message as one mail. @throws SendError if the server has not accepted the mail, or no server is set */
 export async function sendMail(
   { to }: AlertDestination,
   { delivery_id, news }: Message,

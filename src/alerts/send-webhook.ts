@@ -11,7 +11,7 @@ import { type AlertTargets, TargetError } from './alert-targets.ts';
 export interface Message {
   delivery_id: string;
   news: AlertNews;
-  /** When it is sent, in milliseconds since the epoch. */
+  /** Time of the attempt, in milliseconds since the epoch. */
   sent_ms: number;
 }
 
@@ -20,7 +20,7 @@ export class SendError extends Error {
   override readonly name = 'SendError';
 }
 
-/** @throws SendError */
+/** Posts a message once. @throws SendError if the answer's status is not 2xx, or no answer arrives */
 export async function sendWebhook(
   destination: AlertDestination,
   message: Message,
@@ -56,12 +56,12 @@ function writeRequest(
   };
 }
 
-/** Slack reads these three as markup: a name must not become a link or call a channel. */
+/** Escapes the three characters that Slack reads as markup, so that a name becomes neither a link nor a mention. */
 function escapeForSlack(text: string): string {
   return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;');
 }
 
-/** @returns the status */
+/** Posts a body. @returns the status of the answer, whose body is not read */
 function post(
   url: URL,
   body: string,

@@ -1,6 +1,6 @@
 /**
- * `understudy completion`: a script with which a shell completes commands and options. It is made from the commands'
- * `--help`, so both always agree. Main thread.
+ * `understudy completion`: prints a script with which a shell completes commands, their words and their options. The
+ * script is made from the commands' `--help`, so both always agree. Main thread.
  */
 
 import { readFlagsAndWords, refuseWords } from './flags.ts';
@@ -19,7 +19,7 @@ Examples:
   understudy completion fish > ~/.config/fish/completions/understudy.fish
 `;
 
-/** A command, with the facts from its help. */
+/** A command: its name, its line in `understudy --help`, and the text of its own `--help`. */
 interface CommandHelp {
   name: string;
   summary: string;
@@ -29,14 +29,18 @@ interface CommandHelp {
 interface Option {
   /** The option's name with both dashes. */
   name: string;
+  /** The option's description in the help; '' without one. */
   summary: string;
   takes_value: boolean;
 }
 
+/** What can be completed after one command. */
 interface Completion {
+  /** The command's name. */
   name: string;
+  /** The command's line in `understudy --help`. */
   summary: string;
-  /** Words that follow the command's name: `list` for keys. */
+  /** The words that may follow the command's name directly, such as `list` in `understudy keys list`. */
   words: string[];
   options: Option[];
 }
@@ -52,8 +56,10 @@ const SCRIPTS: Readonly<Record<string, (commands: readonly Completion[]) => stri
 };
 
 /**
+ * Prints the script for the shell that `argv` names.
  * @param readHelps reads the help of every command, in the order of `understudy --help`
  * @returns the exit status
+ * @throws UsageError for another shell, or for further words
  */
 export async function runCompletion(
   argv: string[],
@@ -73,7 +79,7 @@ export async function runCompletion(
   return EXIT.done;
 }
 
-/** Reads the usage lines, for words and options, and the lines that describe options. */
+/** Reads from a command's help what can be completed: from the usage lines, and from the lines that describe options. */
 function readCompletion({ name, summary, help }: CommandHelp): Completion {
   const options = new Map<string, Option>();
   for (const [, option = '', value, about = ''] of help.matchAll(
@@ -101,7 +107,7 @@ const namesOf = (options: readonly Option[]) => options.map(({ name }) => name);
 const withValue = (options: readonly Option[]) =>
   options.filter(({ takes_value }) => takes_value).map(({ name }) => name);
 
-/** Writes the script for bash. If it has no word to offer, bash completes names of files (`-o default`). */
+/** Writes the script for bash. If the script offers no word, bash completes names of files (`-o default`). */
 function writeBash(commands: readonly Completion[]): string {
   const cases = commands.map(
     ({ name, words, options }) =>
@@ -127,7 +133,7 @@ complete -o default -F _understudy ${NAMES.join(' ')}
 `;
 }
 
-/** Writes the script for zsh. It works both as a file in a folder of fpath and when it is sourced. */
+/** Writes the script for zsh, which works both as a file in a folder of fpath and when a shell sources it. */
 function writeZsh(commands: readonly Completion[]): string {
   const described = (all: readonly { name: string; summary: string }[]) =>
     all.map(({ name, summary }) => quote(summary === '' ? name : `${name}:${summary}`)).join(' ');

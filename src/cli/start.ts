@@ -213,9 +213,9 @@ Example:
 };
 
 /**
- * Runs one of the long-lived commands.
- * @returns 0 after a drain, or when a signal ended the start; never returns for a second signal, which ends the
- * process with 128 + its number
+ * Runs one of the long-lived commands until a signal, and then drains it. With `--help` or `--trust`, only prints.
+ * @returns the exit status: 0 after the help, after the drain, or if a signal ended the start; that of `runTrust` for
+ * `--trust`. A second signal ends the process with 128 + the signal's number, so that this function does not return
  * @throws UsageError, ConfigError, or the error of the start itself (a port in use)
  */
 export async function runStart(command: StartCommand, argv: string[], io: CliIo): Promise<number> {
@@ -279,9 +279,8 @@ export async function runStart(command: StartCommand, argv: string[], io: CliIo)
 }
 
 /**
- * Resolves at the first SIGINT or SIGTERM; a signal during the start ends the start. A second signal, from a user who
- * does not want to wait for the drain, ends the process at once. During a start, it takes effect when the loading
- * threads have loaded, at the latest after 15 s.
+ * Resolves at the first SIGINT or SIGTERM. A second signal, from a user who does not want to wait for the drain, ends
+ * the process. If threads are loading, the process ends when they have loaded, at the latest after 15 s.
  */
 function waitForSignal(): Promise<NodeJS.Signals> {
   return new Promise((resolve) => {

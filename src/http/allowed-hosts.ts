@@ -31,8 +31,8 @@ export class AllowedHosts {
   }
 
   /**
-   * An IP address is allowed: it is not resolved, so no DNS record can redirect it. A request
-   * without a host is allowed, too, because every browser sends a host.
+   * Whether a request with this host may be answered without a credential. An IP address is allowed, because no DNS
+   * record can redirect it. A request without a host is allowed, too, because every browser sends a host.
    * @param host the header's value, possibly with a port
    */
   allows(host: string | undefined): boolean {

@@ -35,7 +35,7 @@ export class BodyPieces {
   #taken: Buffer[] | null = null;
   #takenBytes = 0;
 
-  /** @returns a copy that outlives the library's callback */
+  /** Copies bytes, so that they remain valid after the library's callback. */
   keep(bytes: ArrayBuffer): Buffer {
     const { byteLength } = bytes;
     if (byteLength <= POOLED_BYTES) return keepSmall(bytes);
@@ -69,7 +69,7 @@ export class BodyPieces {
     keepFree(Buffer.from(piece.buffer));
   }
 
-  /** Releases all pieces. Without this call they are left to the garbage collector. */
+  /** Makes the memory of the larger pieces reusable. The pieces must not be read afterwards. */
   release(): void {
     if (this.#taken === null) return;
     for (const memory of this.#taken) keepFree(memory);

@@ -1,6 +1,6 @@
 /**
- * Watches the certificate files of a listener, and reports a valid new pair. Server threads, one for each secure
- * listener.
+ * Watches the certificate files of a listener. Makes the listener load a valid new pair, and reports every new pair.
+ * Server threads, one instance for each secure listener.
  */
 import {
   type CertificateFacts,
@@ -30,7 +30,7 @@ export class CertificateWatch {
 
   /**
    * @param renew makes the listener load the files, which are valid
-   * @param tell called after each change
+   * @param tell called after each change, with the new certificate or with the reason why it is not used
    */
   constructor(
     files: CertificateFiles,

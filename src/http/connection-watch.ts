@@ -26,7 +26,7 @@ interface ConnectionCaps {
  */
 export type FramingGuard = 'native' | 'js' | 'node';
 
-/** @param isSecure one of the ports uses TLS */
+/** Finds the component that checks the framing on this machine. @param isSecure whether one of the ports uses TLS */
 export function findFramingGuard(isSecure: boolean): FramingGuard {
   if (loadedServer() === 'node') return 'node';
   const isWatched = socketEngine.watchConnections() !== '';
@@ -53,7 +53,7 @@ interface WatchLog {
 
 type Trouble = 'descriptors' | 'total' | 'address';
 
-/** Interval of the checks for refusals, and the shortest time between two equal log lines. */
+/** Interval of the checks for refusals, and the time without refusals of a kind after which such refusals are logged again. */
 const LOOK_MS = 500;
 const SILENCE_MS = 600_000;
 
@@ -69,7 +69,7 @@ export class ConnectionWatch {
   readonly #toldAt = new Map<Trouble, number>();
   readonly #timer: NodeJS.Timeout;
 
-  /** Sets the caps. */
+  /** Sets the caps, and begins to check for refusals. */
   constructor({ total, by_address }: ConnectionCaps, log: WatchLog) {
     this.#log = log;
     this.#total = total ?? deriveTotal(this.descriptors);
@@ -130,7 +130,10 @@ export class ConnectionWatch {
   }
 }
 
-/** Each connection may need a second descriptor for the upstream. Files and threads need some, too. */
+/**
+ * Derives the maximum number of connections from the number of descriptors. Each connection may need a second descriptor
+ * for the upstream. Files and threads need some, too.
+ */
 function deriveTotal(descriptors: number): number {
   if (descriptors === 0) return CONNECTIONS_MAX;
   return Math.min(

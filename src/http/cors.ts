@@ -47,7 +47,10 @@ export class CorsPolicy {
     ];
   }
 
-  /** @returns null for a request that is not a preflight; send it with {@link headersFor} */
+  /**
+   * Answers a preflight: 204 for a listed origin, otherwise 403. The caller adds the headers of {@link headersFor}.
+   * @returns null for a request that is not a preflight
+   */
   answerPreflight(method: string, headers: RequestHeaders): ApiReply | null {
     if (method !== 'OPTIONS' || !headers.has('access-control-request-method')) return null;
     const origin = headers.get('origin');

@@ -10,7 +10,10 @@
 import type { EventSink, EventStream } from '../contract/handler.ts';
 import type { HttpStream, StreamEvents } from './http-stream.ts';
 
-/** Maximum unsent bytes of one reader, and of all readers of a server thread. Beyond either, a reader is dropped. */
+/**
+ * Maximum unsent bytes of one reader, beyond which the reader is dropped. While the readers of a server thread have more
+ * unsent bytes than the total, an eighth of this maximum applies to each of them.
+ */
 export const LIVE_BUFFERED_BYTES = 256 << 10;
 const LIVE_BUFFERED_TOTAL_BYTES = 128 << 20;
 
@@ -44,7 +47,7 @@ export function encodeEvent(id: number | null, name: string, data: string): stri
 }
 
 /**
- * Answers with an endless stream. A HEAD gets only the head.
+ * Answers with an endless stream. A HEAD gets only the head. Does nothing if the request's stream has closed.
  * @param status code and reason, `200 OK`
  * @param headerLines `name: value\r\n` each
  */
@@ -68,10 +71,7 @@ export function sendEventStream(
   sink.begin(source);
 }
 
-/**
- * Number of event loop ticks in which events were written. The bytes of a tick are flushed at its
- * end.
- */
+/** Number of event loop ticks that have ended in which events were written. The bytes of a tick are flushed at its end. */
 let tick = 0;
 let isTurnCounted = false;
 /** Bytes that the readers of this thread have not received. */
@@ -148,7 +148,7 @@ class StreamSink implements EventSink, StreamEvents {
     else queueMicrotask(listener);
   }
 
-  /** Cuts the connection: a reader that does not take its data would not take the end of the stream either. */
+  /** Ends the stream. Cuts the connection of a blocked reader, which would not take the end of the stream. */
   close(): void {
     if (this.#isBlocked) this.#stream.destroy();
     else this.#stream.end();

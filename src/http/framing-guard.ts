@@ -29,7 +29,7 @@ const refusals: Readonly<Record<number, FramingRefusal>> = {
   13: { status: 505, words: 'HTTP/1.1 only' },
 };
 
-/** @param number the refusal's number in `native/sockets/framing.h` */
+/** Finds a refusal by its number in `native/sockets/framing.h`. An unknown number counts as a malformed header line. */
 export function findRefusal(number: number): FramingRefusal {
   return refusals[number] ?? refusals[2]!;
 }
@@ -37,7 +37,7 @@ export function findRefusal(number: number): FramingRefusal {
 /** How the request's body is delimited. */
 export type BodyFraming = 'none' | 'length' | 'chunked';
 
-/** The framing, or the reason for refusing it. */
+/** How the request's body is delimited, or why the request is refused. */
 interface FramingVerdict {
   framing: BodyFraming;
   /** Bytes of the body with `length`, 0 otherwise. */
@@ -50,6 +50,7 @@ const NO_BODY: FramingVerdict = Object.freeze({ framing: 'none', content_length:
 const CHUNKED: FramingVerdict = Object.freeze({ framing: 'chunked', content_length: 0, refusal: null });
 
 /**
+ * Decides how a request's body is delimited, or that the request is refused.
  * @param contentLength the single value of Content-Length; null: absent
  * @param contentLengthCount how many Content-Length lines there were
  * @param transferEncoding the single value of Transfer-Encoding; null: absent

@@ -20,7 +20,7 @@ export interface ServerOptions {
   onStream: (stream: HttpStream) => void;
   /** Makes the body of a refusal. The two ports have different error formats. */
   describeError: (status: number, message: string) => string;
-  /** Absent: bodies may arrive at any rate. */
+  /** The minimum rate at which bodies must arrive; absent: bodies may arrive at any rate. */
   pace?: UploadPace;
   /** Absent: without TLS. */
   tls?: ServerTls;
@@ -35,7 +35,7 @@ export interface ServerOptions {
 interface ServerTls {
   /** Checked with `checkCertificate`, and read again after a change. */
   files: CertificateFiles;
-  /** Called after each change. */
+  /** Called after each change of the files. */
   onChange: (outcome: CertificateOutcome) => void;
 }
 

@@ -61,7 +61,7 @@ export abstract class HttpStream {
   isBodyPaused = false;
   /** Bytes of the body so far. */
   bodyBytes = 0;
-  /** When the measurement of its rate began, and the bytes at that time; 0: not yet. */
+  /** When the measurement of the body's rate began, on the monotonic clock, and the bytes at that time; 0: not yet. */
   paceFrom = 0;
   paceFromBytes = 0;
   /** Index in the listener's list of open streams; -1 outside the list. */
@@ -214,7 +214,7 @@ export abstract class HttpStream {
     else if (bytes.byteLength > 0) this.#arriving = bytes;
   }
 
-  /** The library reuses this buffer after the callback, so bytes that were not consumed are copied. */
+  /** Copies body bytes that were not consumed, because the library reuses their buffer after the callback. */
   keepArriving(): void {
     const bytes = this.#arriving;
     if (bytes === null) return;

@@ -5,7 +5,7 @@
 
 import type { HttpStream } from './http-stream.ts';
 
-/** How long a request with a length waits for the first bytes of its body before it is passed on. */
+/** How long, at most, a request with a length waits for the first bytes of its body before it is passed on. */
 const FIRST_BYTES_WAIT_MS = 10;
 /** Number of measurements within the time over which a rate is averaged. */
 const PACE_LOOKS = 4;
@@ -13,7 +13,7 @@ const PACE_LOOKS = 4;
 /** The minimum rate at which a body must arrive. Time while the body is paused does not count. */
 export interface UploadPace {
   bytes_per_sec: number;
-  /** On average over this time. */
+  /** Time over which the rate is averaged. */
   window_ms: number;
 }
 
@@ -73,7 +73,7 @@ export class OpenStreams {
     this.#onStream(stream);
   }
 
-  /** Passes on, without body bytes, the streams whose wait has ended. */
+  /** Passes on all streams that wait, without body bytes. */
   readonly #endWait = (): void => {
     this.#awaitTimer = null;
     for (const stream of [...this.#streams]) this.handOver(stream);
@@ -84,9 +84,7 @@ export class OpenStreams {
     this.#sweepTimers.push(setInterval(look, every_ms).unref());
   }
 
-  /**
-   * @param end called with each stream whose body arrives too slowly
-   */
+  /** Measures the rates of bodies, until `stop`. @param end called with each stream whose body arrives too slowly */
   holdPace(pace: UploadPace, end: (stream: HttpStream) => void): void {
     this.sweep(pace.window_ms / PACE_LOOKS, () => this.#measure(pace, end));
   }

@@ -24,9 +24,7 @@ class PlainConnections {
     this.#isNearCapped = isNearCapped;
   }
 
-  /**
-   * @returns a function to call when the new connection closes; null: the connection exceeds a limit
-   */
+  /** Counts a new connection. @returns a function to call when it closes; null: the connection exceeds a limit */
   take(address: string): (() => void) | null {
     const { counts } = this;
     if (this.#total > 0 && counts.open >= this.#total) {

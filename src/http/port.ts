@@ -6,6 +6,7 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 
 /**
+ * Checks that the port is free, or finds a free port.
  * @param port 0: any free port
  * @returns the port, which was free at the time of the check
  * @throws Error if the address is in use or not allowed

@@ -31,14 +31,14 @@ export async function loadServer(wanted: ServerKind | 'auto' = 'auto'): Promise<
   return loaded.kind;
 }
 
-/** @returns the implementation that this thread has loaded; null before loading */
+/** Returns the implementation that this thread has loaded; null before loading. */
 export function loadedServer(): ServerKind | null {
   return loaded?.kind ?? null;
 }
 
 /**
- * Starts listening. `loadServer` documents the environment.
- * @throws Error if the address cannot be bound
+ * Starts listening. Loads an implementation first, if none is loaded (see `loadServer`).
+ * @throws Error if the address cannot be bound, or after `hangUp`
  */
 export async function startServer(options: ServerOptions): Promise<HttpServer> {
   await loadServer();

@@ -2,8 +2,8 @@
  * The tools that find and read runs. An operator's credential reads captured and reported runs; any other
  * credential reads the reported runs of its organization. Any thread.
  *
- * Bound: a result contains at most RESULT_CHARACTERS of a run's texts, and each text is cut; the cursor
- * continues after them.
+ * Bound: each text is cut. A result has as many texts of a run as fit into RESULT_CHARACTERS, and at least one; the
+ * cursor continues after them.
  */
 import type { CallToolResult } from '@modelcontextprotocol/server';
 import { z } from 'zod';
@@ -68,8 +68,8 @@ export function searchRuns(call: CallApi): Tool {
     name: 'search_runs',
     title: 'Search runs',
     description:
-      'Finds runs of agents by a query: which failed, which called a tool, what cost most, where a text occurs. A wrong word of ' +
-      'the query is named in the answer, with the nearest known one. Use it to look up how earlier runs went.',
+      'Finds runs of agents by a query: which failed, which called a tool, what cost most, where a text occurs. If the query is ' +
+      'wrong, the answer names the wrong word, and a similar known word if possible. Use this tool to look up how earlier runs went.',
     annotations: { readOnlyHint: true, openWorldHint: false },
     inputSchema: input,
     outputSchema: output,
@@ -122,7 +122,7 @@ export function readRun(call: CallApi): Tool {
   };
 }
 
-/** Whether the caller is not an operator, or there are no readable captures. */
+/** Whether the captures cannot answer: the caller is not an operator, no captures can be read, or they lack the run. */
 function hasNoCaptures({ status }: ApiAnswer): boolean {
   return status === 404 || status === 503;
 }
@@ -211,8 +211,9 @@ function tellConversation({ run, turns, next_cursor }: Conversation) {
 }
 
 /**
- * The first parts, as many as fit into a result, and the cursor for the next ones.
- * @param placeOf the cursor after a part
+ * Returns the first parts, as many as fit into a result but at least one, and the cursor after them.
+ * @param next the cursor after all parts; null: no part follows
+ * @param placeOf returns the cursor after a part
  */
 function cutParts(
   parts: readonly string[],
@@ -246,7 +247,7 @@ function tellTurn(turn: Conversation['turns'][number]): string {
   return cut(lines.join('\n'), RESULT_CHARACTERS);
 }
 
-/** The contract leaves the form of blocks open; unknown ones are shown as JSON. */
+/** Writes a block of a message as text. The contract leaves the form of blocks open, so an unknown block becomes JSON. */
 function tellBlock(block: Record<string, unknown> & { type: string }): string {
   const { type, text, name, input, content, is_error } = block;
   if (typeof text === 'string') return type === 'text' ? cut(text) : `(${type}) ${cut(text)}`;

@@ -23,6 +23,7 @@ import type { Scheduler } from './scheduler.ts';
 export interface AskOptions {
   /** Maximum time until the answer, in milliseconds; default DEFAULT_ASK_DEADLINE_MS. */
   deadline_ms?: number;
+  /** Bytes that are sent with the payload; default: none. */
   bodies?: readonly Uint8Array[];
 }
 
@@ -35,8 +36,9 @@ interface ActorClientLimits {
 export const DEFAULT_ASK_DEADLINE_MS = 5_000;
 const DEFAULT_ACTOR_CLIENT_LIMITS: ActorClientLimits = { max_pending_asks: 262_144 };
 
-/** Counters of one client. */
+/** The state of one client. */
 interface ActorClientStats {
+  /** Number of unanswered asks. */
   asks_pending: number;
   /** By actor thread; null while the thread is down. */
   links: (LinkStats | null)[];
@@ -146,7 +148,7 @@ export class ActorClient implements Asker {
     return deferred.promise;
   }
 
-  /** The host on which the address is placed now. */
+  /** Returns the number of the host on which the address is placed now. */
   place(to: ActorAddress): number {
     return placeAddress(this.#placement, to);
   }

@@ -39,7 +39,7 @@ export interface ThreadControl {
   ping(): number;
   connectClient(end: LinkEnd): void;
   connectPeer(index: number, end: LinkEnd): void;
-  /** @returns number of messages handled so far; see ActorHost.drain */
+  /** Drains the host (see ActorHost.drain). @returns the number of messages handled so far */
   drain(): Promise<number>;
   stats(): HostStats;
   /** Ends the host and the task. */
@@ -64,10 +64,7 @@ interface ThreadParts extends Pick<HostParts, 'kinds' | 'journal' | 'report'> {
   dispose(): Promise<void>;
 }
 
-/**
- * Runs the thread until it is stopped.
- * @returns when `stop` was called and everything is released
- */
+/** Runs the thread. Resolves when `stop` was called and everything is released. */
 export async function runActorThread(task: ThreadTask, parts: ThreadParts): Promise<void> {
   const stopped = createDeferred();
   const compute = task.compute === null ? null : Comlink.wrap<ComputeTask>(nodeEndpoint(task.compute));

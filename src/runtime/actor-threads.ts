@@ -1,6 +1,6 @@
 /**
- * Manages the actor threads: starts them, links clients and threads with each other, drains and stops them. After a
- * delay, it restarts a thread that died or hangs. Main thread.
+ * Manages the actor threads: starts them, links clients and threads with each other, drains and stops them. Restarts a
+ * thread that died or hangs after a delay, unless the thread has failed too often. Main thread.
  *
  * A thread is restarted only after its worker has exited. Until then its native code may still be writing, because LMDB
  * commits on other threads.
@@ -134,11 +134,10 @@ export class ActorThreads {
   }
 
   /**
-   * A client on this thread, connected to all actor threads.
-   * @param own number of the host on the client's own thread, which is attached without a port
-   * @returns when every actor thread answers
-   * @throws Error in one line: why a thread ended before it was up; or that a thread does not answer within 120 s; or
-   *   that all threads are being stopped
+   * Makes a client on this thread. Resolves when it is connected to every actor thread.
+   * @param own number of the host on the client's own thread, which is attached without a port; −1: no host is there
+   * @throws Error with a message of one line: why a thread ended before it was up, that a thread does not answer within
+   *   120 s, or that all threads are being stopped
    */
   async openClient(own = -1): Promise<ActorClient> {
     const client = new ActorClient(this.#options.placement, loopScheduler, undefined, own);
@@ -161,8 +160,8 @@ export class ActorThreads {
   }
 
   /**
-   * A port with which a worker opens its client: transfer the port to the worker, and call `openRemoteClient` there.
-   * Closing the port ends the connection.
+   * Makes a port with which a worker opens its client: transfer the port to the worker, and call `openRemoteClient`
+   * there. When the port closes, the client gets no further links.
    */
   offerClient(): MessagePort {
     const { port1, port2 } = new MessageChannel();
@@ -192,7 +191,7 @@ export class ActorThreads {
     return () => void this.#doors.delete(door);
   }
 
-  /** Stats of each host; null for a host that is down. */
+  /** Reads the stats of each host; null for a host that is down. */
   stats(): Promise<(HostStats | null)[]> {
     return Promise.all([
       ...this.#threads.map(({ life }) =>
@@ -207,7 +206,7 @@ export class ActorThreads {
     return this.#threads.map((thread) => thread.restarts);
   }
 
-  /** Makes a thread crash. Resolves when it has exited. The thread is then restarted. */
+  /** Makes a thread crash. Resolves when it has exited. The thread is then treated like one that died. */
   async crash(index: number): Promise<void> {
     const life = this.#threads[index]?.life;
     if (life == null) return;
@@ -218,7 +217,7 @@ export class ActorThreads {
 
   /**
    * Terminates a thread, even if it hangs. A thread that is loading may first finish loading. Resolves when it has
-   * exited. The thread is then restarted.
+   * exited. The thread is then treated like one that died.
    */
   async terminate(index: number): Promise<void> {
     const life = this.#threads[index]?.life;
@@ -360,7 +359,7 @@ export class ActorThreads {
   }
 }
 
-/** The `code` marks it as an error to be shown in one line, without a stack. */
+/** Makes an error whose `code` says that it is to be shown in one line, without a stack. */
 function startError(reason: string): Error {
   const words = `the actor threads cannot start: ${reason.split('\n', 1)[0]}`;
   return Object.assign(new Error(words), { code: 'ETHREADS' });
@@ -396,8 +395,8 @@ function connectPeers(life: Life, thread: number, host: OuterHost, index: number
 }
 
 /**
- * Waits for a call to the thread. Calls over comlink never settle if the other side has ended. @returns null if the
- * thread ends first or the call fails
+ * Waits for a call to the thread; null if the thread ends first or the call fails. Without this function, a call over
+ * comlink would never settle if the thread has ended.
  */
 async function whileAlive<T>(
   life: Life,

@@ -26,7 +26,7 @@ export interface ClaimTable {
   words: SharedArrayBuffer;
 }
 
-/** @param kinds the kinds whose actors move between the hosts of their group */
+/** Makes an empty table. @param kinds the kinds whose actors move between the hosts of their group */
 export function allocateClaims(kinds: readonly string[]): ClaimTable {
   return { kinds, words: new SharedArrayBuffer(SLOTS * Int32Array.BYTES_PER_ELEMENT) };
 }
@@ -78,7 +78,7 @@ export class Claims {
     Atomics.sub(this.#words, slot, ONE_MESSAGE);
   }
 
-  /** Releases the slot, unless messages are in transit. Only on the owner's thread. */
+  /** Releases the slot, unless messages are in transit. Only on the owner's thread. @returns whether it was released */
   release(slot: number, owner: number): boolean {
     return Atomics.compareExchange(this.#words, slot, owner + 1, 0) === owner + 1;
   }

@@ -1,6 +1,6 @@
 /**
  * Manages the stateless pool: threads that run tasks by name, for work that would block a thread on which callers wait.
- * If a thread dies, its tasks fail at once and it is replaced. The entry module defines the tasks. Piscina queues the
+ * If a thread dies, its calls fail at once and the thread is replaced. The entry module defines the tasks. Piscina queues the
  * calls and replaces threads; a thread with one permanent task is an OwnThread (std/own-thread.ts) instead. Main
  * thread; other threads use it through a port (`offer`, `openCompute`).
  */
@@ -97,8 +97,8 @@ export class ComputePool {
   }
 
   /**
-   * A port for another thread: transfer the port to it, and call `openCompute` there. Closing the port ends the
-   * connection.
+   * Makes a port for another thread: transfer the port to that thread, and call `openCompute` there. Closing the port
+   * ends the connection.
    */
   offer(): MessagePort {
     const { port1, port2 } = new MessageChannel();

@@ -8,7 +8,10 @@ export type EffectAdapter = object;
 
 type Settle = (error: unknown, value: unknown) => void;
 
-/** Calls the method; `done` is called once, never before this has returned. */
+/**
+ * Calls a method of an adapter.
+ * @param done called once, after this function has returned; with an error if the adapter or the method is missing
+ */
 export function callAdapter(
   adapter: EffectAdapter | undefined,
   name: string,

@@ -5,7 +5,7 @@
 
 /** All errors that the runtime itself reports. `retryable`: a retry may succeed. */
 const RUNTIME_ERRORS = {
-  /** The thread of the actor is down; it is being started again. */
+  /** The actor's thread is down. Unless it failed too often or the program ends, it is being started again. */
   host_down: { retryable: true },
   /** The actor's mailbox is full. */
   mailbox_full: { retryable: true },

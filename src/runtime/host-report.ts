@@ -16,6 +16,7 @@ export interface HostReport {
   outcome: 'restart' | 'stop' | 'lost';
 }
 
+/** Makes the report of a failure. */
 export function describeFailure(
   { kind, key }: ActorAddress,
   during: string,
