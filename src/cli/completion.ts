@@ -19,7 +19,7 @@ Examples:
   understudy completion fish > ~/.config/fish/completions/understudy.fish
 `;
 
-/** A command: its name, its line in `understudy --help`, and the text of its own `--help`. */
+/** A command: its name, its line in `understudy --help`, and the text that its `--help` prints. */
 interface CommandHelp {
   name: string;
   summary: string;
