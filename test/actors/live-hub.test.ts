@@ -78,7 +78,7 @@ describe('a live hub', () => {
     expect(kit.eventCount).toBeLessThan(6);
   });
 
-  it('sends a reset for unknown positions: lost ids, future ids, and texts that are not ids', () => {
+  it('sends a reset for a position that it never gave, such as a later id or a negative one', () => {
     const kit = openHub();
     expect(replay(kit, 0)).toMatchObject({ is_reset: false, events: [], last_id: 0 });
     expect(replay(kit, 5)).toMatchObject({ is_reset: true, last_id: 0 });

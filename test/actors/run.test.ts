@@ -596,74 +596,70 @@ describe('any repetition and order of messages', () => {
       { numRuns: 60 },
     );
   });
+});
 
-  it('a finished run stores less than twice the size of its steps', async () => {
-    const { persistence } = run;
-    const subject = new RunUnderTest();
-    await subject.start();
-    const words = 'the retry of the client is in src/payments/client.ts and repeats each request at once ';
-    let sent = 0;
-    let stored = 0;
-    for (let index = 0; index < 7; index++) {
-      const step = { ...makeStep(index), thought: words, observation: words.repeat(2) };
-      sent += JSON.stringify(step).length;
-      const before = subject.state;
-      await subject.step(step);
-      const { copy, answer, ...row } = subject.tables.get<RunStepRow>('run_steps', [
-        'org_a',
-        'run-1',
-        index,
-      ])!;
-      expect(readAnswer(answer)).toBe(renderScores(subject.state.last));
-      stored += pack({ copy, answer, ...row }).length;
-      expect(subject.state.steps).toBe(before.steps + 1);
-    }
-    await subject.finish('success');
-    expect(persistence!.snapshot.isDue!(subject.state)).toBe(true);
-    stored += pack(persistence!.snapshot.encode(subject.state)).length;
-    expect(stored).toBeLessThan(2 * sent);
-  });
+it('a finished run stores less than twice the size of its steps', async () => {
+  const { persistence } = run;
+  const subject = new RunUnderTest();
+  await subject.start();
+  const words = 'the retry of the client is in src/payments/client.ts and repeats each request at once ';
+  let sent = 0;
+  let stored = 0;
+  for (let index = 0; index < 7; index++) {
+    const step = { ...makeStep(index), thought: words, observation: words.repeat(2) };
+    sent += JSON.stringify(step).length;
+    const before = subject.state;
+    await subject.step(step);
+    const { copy, answer, ...row } = subject.tables.get<RunStepRow>('run_steps', ['org_a', 'run-1', index])!;
+    expect(readAnswer(answer)).toBe(renderScores(subject.state.last));
+    stored += pack({ copy, answer, ...row }).length;
+    expect(subject.state.steps).toBe(before.steps + 1);
+  }
+  await subject.finish('success');
+  expect(persistence!.snapshot.isDue!(subject.state)).toBe(true);
+  stored += pack(persistence!.snapshot.encode(subject.state)).length;
+  expect(stored).toBeLessThan(2 * sent);
+});
 
-  it('a step is stored without the zeros of its features, and former versions can be read', async () => {
-    const { persistence } = run;
-    const subject = new RunUnderTest();
-    await subject.start();
-    const { event } = unpackStep(packStep(null, makeStep(0)), NOW_MS);
-    const stored = persistence!.encodeEvent!(event);
-    expect(pack(stored).length).toBeLessThan(pack(event).length * 0.65);
-    const read = (packed: Uint8Array) => persistence!.decodeEvent!(unpack(packed));
-    expect(read(pack(stored))).toEqual(event);
-    expect(read(pack(event))).toEqual({
-      ...event,
-      digest: { ...event.digest, features: Buffer.from(event.digest.features) },
-    });
-    await subject.step(makeStep(0));
-    const { encode, decode } = persistence!.snapshot;
-    expect(decode(unpack(pack(encode(subject.state))), 3)).toEqual(subject.state);
-    expect(decode(unpack(pack(subject.state)), 2)).toEqual(subject.state);
-    expect(pack(encode(subject.state)).length).toBeLessThan(pack(subject.state).length / 2);
+it('a step is stored without the zeros of its features, and former versions can be read', async () => {
+  const { persistence } = run;
+  const subject = new RunUnderTest();
+  await subject.start();
+  const { event } = unpackStep(packStep(null, makeStep(0)), NOW_MS);
+  const stored = persistence!.encodeEvent!(event);
+  expect(pack(stored).length).toBeLessThan(pack(event).length * 0.65);
+  const read = (packed: Uint8Array) => persistence!.decodeEvent!(unpack(packed));
+  expect(read(pack(stored))).toEqual(event);
+  expect(read(pack(event))).toEqual({
+    ...event,
+    digest: { ...event.digest, features: Buffer.from(event.digest.features) },
   });
+  await subject.step(makeStep(0));
+  const { encode, decode } = persistence!.snapshot;
+  expect(decode(unpack(pack(encode(subject.state))), 3)).toEqual(subject.state);
+  expect(decode(unpack(pack(subject.state)), 2)).toEqual(subject.state);
+  expect(pack(encode(subject.state)).length).toBeLessThan(pack(subject.state).length / 2);
+});
 
-  it('the text of a stored answer is rebuilt byte for byte from its numbers', () => {
-    const scores = Object.fromEntries(MONITOR_NAMES.map((name, at) => [name, at / 7])) as MonitorScores;
-    const fired = [MONITOR_NAMES[2]!, MONITOR_NAMES[1]!];
-    const outcome = { scores, total_score: 0.123456, fired, intervention: null };
-    expect(readAnswer(packScores(outcome))).toBe(renderScores(outcome));
-    expect(readAnswer('{"as":"it was"}')).toBe('{"as":"it was"}');
-  });
+it('the text of a stored answer is rebuilt byte for byte from its numbers', () => {
+  const scores = Object.fromEntries(MONITOR_NAMES.map((name, at) => [name, at / 7])) as MonitorScores;
+  const fired = [MONITOR_NAMES[2]!, MONITOR_NAMES[1]!];
+  const outcome = { scores, total_score: 0.123456, fired, intervention: null };
+  expect(readAnswer(packScores(outcome))).toBe(renderScores(outcome));
+  expect(readAnswer('{"as":"it was"}')).toBe('{"as":"it was"}');
+});
 
-  it('a run takes as much memory after 5,000 steps as after 500', async () => {
-    const subject = new RunUnderTest();
-    await subject.start();
-    const sizes: number[] = [];
-    for (let index = 0; index < 5_000; index++) {
-      subject.kit.ask('step', packStep(null, index % 7 < 3 ? makeRepeat(index) : makeStep(index)));
-      subject.kit.takeEffects();
-      if (index === 499 || index === 4_999)
-        sizes.push(JSON.stringify(run.persistence!.snapshot.encode(subject.state)).length);
-    }
-    expect(sizes[1]! / sizes[0]!).toBeLessThan(1.1);
-  });
+it('a run takes at most a tenth more memory after 5,000 steps than after 500', async () => {
+  const subject = new RunUnderTest();
+  await subject.start();
+  const sizes: number[] = [];
+  for (let index = 0; index < 5_000; index++) {
+    subject.kit.ask('step', packStep(null, index % 7 < 3 ? makeRepeat(index) : makeStep(index)));
+    subject.kit.takeEffects();
+    if (index === 499 || index === 4_999)
+      sizes.push(JSON.stringify(run.persistence!.snapshot.encode(subject.state)).length);
+  }
+  expect(sizes[1]! / sizes[0]!).toBeLessThan(1.1);
 });
 
 describe('a finished run', () => {

@@ -40,7 +40,7 @@ async function refuse(
   return stderr.trimEnd();
 }
 
-describe('one line names a DATA_DIR that is not a folder:', () => {
+describe('one line says what is wrong with a DATA_DIR:', () => {
   const commands = [
     ['token', '--email', 'ann@example.com'],
     ['keys', 'list', '--org', 'acme'],
@@ -85,7 +85,7 @@ describe('one line names a DATA_DIR that is not a folder:', () => {
   });
 });
 
-describe('one line names an impossible path:', () => {
+describe('one line says what is wrong with a path:', () => {
   it('below a file', async () => {
     const below = join(file, 'below');
     for (const argv of [

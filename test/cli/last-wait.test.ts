@@ -26,7 +26,7 @@ it.each([
   ],
   ['the work fails', "await waitAtEnd(Promise.reject(new Error('no')), 1e9)"],
   ['the work ends', 'await waitAtEnd(Promise.resolve(), 1e9)'],
-])('continues when %s', async (_when, statement) => {
+])('a process continues when %s', async (_when, statement) => {
   expect(await run(`${statement}; console.log('continued')`)).toEqual([0, 'continued\n']);
 });
 

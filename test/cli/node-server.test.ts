@@ -1,4 +1,4 @@
-/** The whole service on Node's own HTTP server: it forwards and captures with any configured number of threads. */
+/** The whole service on Node's own HTTP server, which has one server thread even if more are configured. */
 
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -12,7 +12,9 @@ import { CliChild } from './child.ts';
 const folder = mkdtempSync(join(tmpdir(), 'node-server-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-it('a service on node:http forwards, captures and answers on the API', { tags: 'long' }, async () => {
+it('a service on node:http has one server thread, forwards, captures, and answers on the API', {
+  tags: 'long',
+}, async () => {
   const upstream = createServer((request, response) => {
     request.resume().on('end', () => response.end(`{"path":"${request.url}"}`));
   });

@@ -1,4 +1,4 @@
-/** `understudy patterns`: imported patterns can be exported, and anything else is refused. */
+/** `understudy patterns`: imported patterns can be exported, and invalid files and flags are refused. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';

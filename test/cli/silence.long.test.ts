@@ -1,4 +1,4 @@
-/** Nothing that the process loads reports its use to another host, or leaves an identifier on the machine. */
+/** The library of the embedding model leaves no identifier on the machine. */
 import { readdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { expect, it } from 'vitest';

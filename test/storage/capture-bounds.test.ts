@@ -102,7 +102,7 @@ describe('a body that cannot be searched in time', () => {
     await log.close();
   });
 
-  it('may be one that consists almost entirely of its credential', async () => {
+  it('may consist almost entirely of its credential: it is stored unchanged, or withheld with its cause', async () => {
     const credential = `${'a'.repeat(6_000)}b${'a'.repeat(2_000)}`;
     const body = Buffer.alloc(4 << 20, 'a');
     const { prepared, request, response } = await store(

@@ -82,7 +82,7 @@ describe.each([
   });
 });
 
-it('that is killed before any of its file operations leaves all data readable, and no other file', {
+it('a compaction that is killed before any of its file operations leaves all data readable, and no other file', {
   tags: 'long',
 }, async () => {
   const full = makeFolder();
@@ -212,7 +212,7 @@ describe('a wiped redo log', () => {
     expect(readFileSync(path).includes('what')).toBe(false);
   });
 
-  it('is wiped at the start, whatever its content', async () => {
+  it('is wiped at the start, even behind its last record', async () => {
     const folder = makeFolder();
     const path = join(folder, 'runs.3.redo');
     const log = new RedoLog(path, 4_096);
