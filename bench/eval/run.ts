@@ -1,10 +1,11 @@
 /**
  * `npm run eval -- <what>`: measures the rules and models of the product on labelled data outside the repository.
- *   monitors [file]   the six run monitors over ../shared/agent-runs retrieval         the embedding model over
- *   ../shared/retrieval relegation the student: held-back agents live (alone with --held-back; without a gateway with
- *   --held-back --offline), synthetic agents compared with caches, and public trajectories trajectories [file] only the
- *   public trajectories bound how many of the forms of answers that the student serves are wrong more often than
- *   promised
+ * - `monitors [file]`: the six run monitors over ../shared/agent-runs
+ * - `retrieval`: the embedding model over ../shared/retrieval
+ * - `relegation`: the student with held-back agents live (alone with --held-back; without a gateway with --held-back
+ *   --offline), with synthetic agents compared with caches, and with public trajectories
+ * - `trajectories [file]`: only the public trajectories
+ * - `bound`: how many of the forms of answers that the student serves are wrong more often than promised
  */
 
 const WHAT = ['monitors', 'retrieval', 'relegation', 'trajectories', 'bound'] as const;

@@ -245,7 +245,7 @@ describe.each(['memory', 'lmdb'])('per-customer keys in %s', (kind) => {
 });
 
 describe('per-customer keys while the store fails', () => {
-  it('get the same retryable error, whether they are known or unknown', () => {
+  it('get a retryable error, not a refusal', () => {
     const store = {
       findByHash: () => {
         throw new Error('disk gone');

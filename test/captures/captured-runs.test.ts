@@ -289,7 +289,7 @@ describe('the list of runs', () => {
     }
   });
 
-  it('puts a late exchange of a long run in order only while there is time, or later', () => {
+  it('puts a late exchange of a long run in order once there is time', () => {
     const source = new MadeSource();
     const add = (run_id: string, seq: number) =>
       source.add({ run_id, seq, request: ask('Find it.'), response: say('Here', 'end_turn') });

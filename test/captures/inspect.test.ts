@@ -190,7 +190,7 @@ describe('summarizeRuns', () => {
   });
 });
 
-describe('readRun', () => {
+describe('a run that is read', () => {
   it('shows every message once and how the turns are linked', () => {
     const source = new MadeSource();
     addToolLoop(source, 'loop', true);
@@ -204,7 +204,7 @@ describe('readRun', () => {
     expect(steps[1]?.turn?.answer.error).toBe('overloaded_error: Overloaded');
   });
 
-  it('returns nothing for a missing run', () => {
+  it('has no summary if it is missing', () => {
     expect(summarizeRun(new MadeSource(), 'none')).toBeNull();
   });
 });

@@ -1,4 +1,4 @@
-/** A capture database in memory with conversations made up for the tests of `inspect`. */
+/** A capture database in memory, with conversations that are made up for tests. */
 import type { BodySide, ExchangeSource, ListedExchange } from '../../src/captures/exchange-source.ts';
 import type { ApiShape, ExchangeRecord } from '../../src/domain/exchange.ts';
 import { decodeExchange, type StoredExchange } from '../../src/providers/decode.ts';
@@ -17,7 +17,7 @@ export interface MadeExchange {
   response?: unknown;
 }
 
-/** An ExchangeSource over given exchanges, which counts how often its records were read. */
+/** An ExchangeSource over given exchanges, which counts how often its bodies were read. */
 export class MadeSource implements ExchangeSource {
   readonly records: ExchangeRecord[] = [];
   bodiesRead = 0;

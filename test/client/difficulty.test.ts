@@ -132,7 +132,7 @@ describe('the difficulty machine', () => {
     );
   });
 
-  it('moves only along the edges of the diagram in docs/difficulty.md: never from SLOW to SKIP', () => {
+  it('never moves from SLOW to SKIP, which the diagram in docs/difficulty.md does not connect', () => {
     fc.assert(
       fc.property(thresholds, fc.array(score, { minLength: 2, maxLength: 60 }), (given, scores) => {
         const states = ['FAST', ...follow(given, scores)];

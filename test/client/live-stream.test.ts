@@ -40,7 +40,7 @@ async function serve(...answers: ((response: ServerResponse) => void)[]) {
 const connect = (baseUrl: string, options: UnderstudyOptions = {}) =>
   new Understudy({ apiKey: 'k', baseUrl, timeoutMs: PATIENCE_MS, ...options });
 
-/** After one event, the reader connects again without a pause. */
+/** An event as the text of the stream. Its `retry` makes the reader connect again after 1 ms. */
 const eventText = (id: number) =>
   `retry: 1\nid: ${id}\nevent: step\ndata: {"run_id":"r","step_index":${id}}\n\n`;
 const tell = (text: string) => (response: ServerResponse) => void response.writeHead(200, EVENTS).write(text);

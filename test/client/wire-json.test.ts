@@ -11,7 +11,7 @@ it('numbers keep all their digits, as bigint or as they were read', () => {
   expect(boundStep(0, { actionInput: { id: BigInt(big) } }).body.action_input).toBe(`{"id":${big}}`);
 });
 
-it('cycles are still refused', () => {
+it('a value that contains itself is refused', () => {
   const circle: Record<string, unknown> = { n: 1n };
   circle.self = circle;
   expect(() => writeJson(circle)).toThrow(TypeError);

@@ -253,7 +253,7 @@ describe('times', () => {
     '2026-02-30T03:04:05Z',
     '2026-01-02T25:00:00Z',
     '2026-00-02T03:04:05Z',
-  ])('refuses %j', (input) => {
+  ])('%j is refused', (input) => {
     expect(read(timestamp(), input)).toEqual(['datetime_parsing']);
   });
 });
@@ -332,7 +332,7 @@ describe('e-mail addresses', () => {
     'Ann <>',
     '<a@b.co',
     `a@b.co${' '.repeat(2_050)}`,
-  ])('refuses %j', (address) => {
+  ])('%j is refused', (address) => {
     expect(findEmailFault(address)).toMatch(/\S/);
     expect(read(email(), address)).toEqual(['value_error']);
   });

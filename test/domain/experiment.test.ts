@@ -47,7 +47,7 @@ describe('intervals and tests', () => {
     [15, 148, 0.0624, 0.1605],
     [0, 20, 0, 0.1611],
     [1, 29, 0.0061, 0.1718],
-  ])('gives the score interval of %i in %i', (successes, size, low, high) => {
+  ])('give the score interval of %i in %i', (successes, size, low, high) => {
     const interval = wilsonInterval(successes / size, size);
     expect(interval[0]).toBeCloseTo(low, 4);
     expect(interval[1]).toBeCloseTo(high, 4);
@@ -60,7 +60,7 @@ describe('intervals and tests', () => {
     [6, 7, 2, 7, 0.0582, 0.8062],
     [5, 56, 0, 29, -0.0381, 0.1926],
     [10, 10, 0, 10, 0.6075, 1],
-  ])('gives the interval of %i/%i - %i/%i', (a, m, b, n, low, high) => {
+  ])('give the interval of %i/%i - %i/%i', (a, m, b, n, low, high) => {
     const interval = newcombeInterval({ rate: a / m, size: m }, { rate: b / n, size: n });
     expect(interval[0]).toBeCloseTo(low, 4);
     expect(interval[1]).toBeCloseTo(high, 4);

@@ -46,7 +46,7 @@ it('gathered steps are read as they were written', () => {
   );
 });
 
-it('gathered steps take less than half of the space if they repeat words', () => {
+it('gathered steps take less than a quarter of the space if they repeat words', () => {
   const steps = runOf(
     Array.from({ length: 5 }, (_, at): RunStepRow => {
       const thought = `The failure of case ${at} names line ${at * 17}, so I look at src/parser/part-${at}.ts next`;

@@ -260,7 +260,7 @@ describe('a text without its run', () => {
     expect(generalizeText(text)).toBe(text);
   });
 
-  it('is made in time proportional to its length', () => {
+  it('is made within the time limit of a test, and stays bounded, for 8,000 characters of any repeated piece', () => {
     for (const piece of [
       'a@',
       'A ',

@@ -765,7 +765,7 @@ describe('patterns of any trace', () => {
     '<system-reminder>',
     'A=1 ',
     'cd a && ',
-  ])('a megabyte of %j does no harm', (piece) => {
+  ])('can be made of a megabyte of %j', (piece) => {
     const text = piece.repeat(20_000 / piece.length);
     const steps = Array.from({ length: 10 }, () => ({
       thought: text,

@@ -496,7 +496,7 @@ describe('refused requests', () => {
     ['an absolute target', 'GET http://elsewhere/ HTTP/1.1\r\nhost: gw\r\n\r\n', 505],
     ['CONNECT', 'CONNECT elsewhere:443 HTTP/1.1\r\nhost: gw\r\n\r\n', 505],
     ['a head beyond 64 KiB', `GET / HTTP/1.1\r\nhost: gw\r\nx: ${'a'.repeat(70_000)}\r\n\r\n`, 431],
-  ])('%s', async (_name, bytes, status) => {
+  ])('%s: an error status, nothing is forwarded', async (_name, bytes, status) => {
     const answer = await rawRequest(gateway.port, bytes, { until: 'closed' });
     expect(answer.status).toBe(status);
     expect(upstream.requests).toHaveLength(0);

@@ -353,7 +353,7 @@ describe('a bad value', () => {
   });
 
   it.each(['VECTOR_STORE_URL', 'AUTH_DB_URL', 'AUTH_DB_CONN_URL'])(
-    '%s accepts no other engine instead of the built-in one',
+    'of %s is any engine except the embedded one and, for AUTH_DB_URL, PostgreSQL',
     (name) => {
       const addresses = ['https://user:hunter2@db.example.com', 'embedded', 'postgres:db', 'mysql://db/main'];
       if (name !== 'AUTH_DB_URL') addresses.push('postgres://db/main');
@@ -363,7 +363,7 @@ describe('a bad value', () => {
     },
   );
 
-  it('AUTH_DB_URL accepts the address of a database that boxes share', () => {
+  it('of AUTH_DB_URL is not the address of a database that boxes share', () => {
     const url = 'postgres://user:hunter2@db.example.com/understudy';
     const { engines, shared_database } = gateway({}, { AUTH_DB_URL: url });
     expect({ accounts: engines.accounts, shared_database }).toEqual({
@@ -372,13 +372,13 @@ describe('a bad value', () => {
     });
   });
 
-  it('names keys that no engine uses, and never their values', () => {
+  it('is not a key that no engine uses: such a key is named, and its value never shown', () => {
     const { unused_keys } = gateway({}, { VECTOR_STORE_API_KEY: 'hunter2', AUTH_DB_SERVICE_KEY: '' });
     expect(unused_keys).toEqual(['VECTOR_STORE_API_KEY']);
     expect(refusal({ AUTH_DB_SERVICE_KEY: 'hunter2 is the password' })).not.toContain('hunter2');
   });
 
-  it('never shows a secret', () => {
+  it('that is or contains a secret is never shown', () => {
     const keys = ['SVC_KEYS', 'SVC_STUDENT_KEYS', 'AUTH_JWKS_URL'];
     for (const name of ['VECTOR_STORE_URL', 'AUTH_DB_URL', 'AUTH_DB_CONN_URL', ...keys]) {
       expect(refusal({ [name]: 'hunter2 is the password' })).not.toContain('hunter2');

@@ -66,7 +66,7 @@ describe('docs/configuration.md', () => {
 describe('the help of understudy up', () => {
   const help = read('src/cli/start.ts');
 
-  it('names every variable', () => {
+  it('names every variable except FRONT_THREADS', () => {
     for (const name of VARIABLE_DEFAULTS.keys())
       if (name !== 'FRONT_THREADS') expect(help, name).toMatch(new RegExp(`\\b${name}\\b`));
   });

@@ -24,8 +24,9 @@ async function checkGuard(guard: string, env: Record<string, string>): Promise<v
   expect((await child.ended).stdout).toContain(`framing_guard: ${guard}`);
 }
 
-it('the service as it is', () => checkGuard(OWN, {}));
+it('the service names its native guard where that is built, otherwise the one in JavaScript', () =>
+  checkGuard(OWN, {}));
 
-it('the service without its native code', { tags: 'long' }, () =>
+it('the service without its native code names the guard in JavaScript', { tags: 'long' }, () =>
   checkGuard('js', { NODE_OPTIONS: `--import ${WITHOUT}` }),
 );

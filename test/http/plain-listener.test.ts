@@ -69,7 +69,7 @@ it.each([
   ['another version', `GET / HTTP/1.0\r\n${HOST}\r\n`, 505],
   ['a target with a host', `GET http://y/ HTTP/1.1\r\n${HOST}\r\n`, 505],
   ['CONNECT', `CONNECT y:443 HTTP/1.1\r\n${HOST}\r\n`, 505],
-])('refuses %s, and nothing behind it is served', async (_name, bytes, status) => {
+])('%s is refused, and nothing behind it is served', async (_name, bytes, status) => {
   const client = await openRawClient(server.port);
   onTestFinished(() => void client.socket.destroy());
   await client.write(bytes + BEHIND);

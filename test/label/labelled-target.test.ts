@@ -98,7 +98,7 @@ describe('hosts', () => {
     '134744072',
     '0x08080808',
     '',
-  ])('%j is not', (host) => expect(hosts.has(host)).toBe(false));
+  ])('%j is not labelled', (host) => expect(hosts.has(host)).toBe(false));
 
   it('are found in origins, and in addresses requested from a proxy', () => {
     expect(hosts.labels('http://127.0.0.1:8787', '/v1/messages')).toBe(true);

@@ -85,7 +85,7 @@ it('hostile messages get an answer that reports no server error', { tags: 'long'
   );
 });
 
-it('hostile messages do not harm the service', async () => {
+it('the service lists its tools after hostile messages', async () => {
   const client = await service.connect(service.key);
   expect((await client.listTools()).tools.map(({ name }) => name)).toEqual(TOOLS);
 });

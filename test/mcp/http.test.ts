@@ -240,6 +240,17 @@ describe('a refused message', () => {
     expect({ status: got.status, body: got.body }).toEqual({ status, body: answer });
   });
 
+  it.each(['GET', 'DELETE', 'PUT', 'PATCH'])(
+    'is one of the method %s, because there are no sessions',
+    async (method) => {
+      const { status, headers } = await send('', { method });
+      expect(status).toBe(405);
+      expect(headers.allow).toBe('POST');
+    },
+  );
+});
+
+describe('a message', () => {
   it.each([
     'application/json',
     '*/*',
@@ -258,17 +269,6 @@ describe('a refused message', () => {
     }
   });
 
-  it.each(['GET', 'DELETE', 'PUT', 'PATCH'])(
-    '%s is refused, because there are no sessions',
-    async (method) => {
-      const { status, headers } = await send('', { method });
-      expect(status).toBe(405);
-      expect(headers.allow).toBe('POST');
-    },
-  );
-});
-
-describe('a message', () => {
   it.each([
     ['of a method that there is not', message('tasks/run'), -32_601],
     ['for a tool that there is not', call('drop_tables', {}), -32_602],

@@ -253,8 +253,8 @@ it("a span has the client's span as parent, which is forwarded unchanged", { tag
   });
 });
 
-describe('a collector that refuses spans', () => {
-  it('gets the same spans later, even after a restart, and traffic continues', {
+describe('a collector', () => {
+  it('that refuses spans gets the same ones later, even after a restart, and traffic continues', {
     tags: 'long',
   }, async () => {
     const service = await startService();
@@ -336,7 +336,7 @@ describe('a collector that refuses spans', () => {
     expect(runs).toHaveLength(conversations);
   });
 
-  it('does not get refused spans again, and each of them counts as given up', {
+  it('does not get the spans again that it has rejected, and each of them counts as given up', {
     tags: 'long',
   }, async () => {
     const service = await startService();

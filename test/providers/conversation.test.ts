@@ -112,7 +112,7 @@ describe('conversation fingerprints', () => {
       },
     ],
     ['another system prompt', { ...SECOND, system: 'It is Monday, the 3rd.' }],
-  ])('does not mind %s', (_name, request) => {
+  ])('ignore %s', (_name, request) => {
     expect(prefixes(request)).toEqual(prefixes(SECOND));
   });
 
@@ -211,7 +211,7 @@ describe('conversation fingerprints', () => {
     expect(say(`.${text.slice(1)}`)).not.toBe(whole);
   });
 
-  it('take little memory for many messages of the same role', () => {
+  it('differ for each of 20,000 messages of the same role', () => {
     const messages = Array.from({ length: 20_000 }, (_, i) => ({
       role: 'user',
       content: `${i} `.padEnd(500),

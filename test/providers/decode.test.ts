@@ -530,7 +530,7 @@ describe('decodeExchange', () => {
     });
   });
 
-  it('survives JSON nested deeper than the stack', () => {
+  it('flags JSON nested deeper than the stack', () => {
     const deep = `{"messages":[{"role":"user","content":[{"type":"tool_use","input":${'['.repeat(200_000)}${']'.repeat(200_000)}}]}]}`;
     expect(decodeExchange(stored('messages', { request_body: utf8.encode(deep) })).undecodable).toBe(true);
   });

@@ -53,7 +53,7 @@ it.each(['1e400', '1e20', '-5', '1.5', '"7"', '{}', 'null'])(
 );
 
 describe('streamed calls of chat-completions servers', () => {
-  it('whose name is repeated in each piece', () => {
+  it('are read if their name is repeated in each piece', () => {
     const named = (args: string, more: object = {}) => ({
       index: 0,
       function: { name: 'get', arguments: args },
@@ -68,7 +68,7 @@ describe('streamed calls of chat-completions servers', () => {
     expect(calls(answer.content)).toEqual([['a', 'get', '{"city":"Oslo"}']]);
   });
 
-  it('that have a new id for each piece', () => {
+  it('are read if each piece has a new id', () => {
     const { answer } = chat(
       piece({ index: 0, id: 'a', function: { name: 'get', arguments: '{"a"' } }),
       piece({ index: 0, id: 'b', function: { arguments: ':1}' } }),
@@ -76,7 +76,7 @@ describe('streamed calls of chat-completions servers', () => {
     expect(calls(answer.content)).toEqual([['a', 'get', '{"a":1}']]);
   });
 
-  it('without ids and indexes', () => {
+  it('are read without ids and indexes', () => {
     const { answer } = chat(
       piece({ function: { name: 'one', arguments: '{"a":1}' } }),
       piece({ function: { name: 'two', arguments: '{"b":' } }),
@@ -90,12 +90,12 @@ describe('streamed calls of chat-completions servers', () => {
     ]);
   });
 
-  it('that end with the whole call again', () => {
+  it('are read once if they end with the whole call again', () => {
     const whole = { index: 0, id: 'a', function: { name: 'get', arguments: '{"a":1}' } };
     expect(calls(chat(piece(whole), piece(whole)).answer.content)).toEqual([['a', 'get', '{"a":1}']]);
   });
 
-  it('with the same id for two calls, whose results are paired by their order (17)', () => {
+  it('are distinguished if two have the same id, and their results are paired by their order (17)', () => {
     const call = (name: string) => ({ id: 'same', type: 'function', function: { name, arguments: '{}' } });
     const result = (content: string) => ({ role: 'tool', tool_call_id: 'same', content });
     const messages = [
@@ -150,7 +150,7 @@ describe('streamed arguments of Messages servers', () => {
 });
 
 describe('contents and reasoning of chat-completions servers', () => {
-  it.each(['reasoning_content', 'reasoning', 'reasoning_text'])('%s', (field) => {
+  it.each(['reasoning_content', 'reasoning', 'reasoning_text'])('are read from the field %s', (field) => {
     const { answer } = chat(
       delta({ [field]: 'hm ' }),
       delta({ [field]: 'so', content: null }),
@@ -162,12 +162,12 @@ describe('contents and reasoning of chat-completions servers', () => {
     ]);
   });
 
-  it('the same reasoning under two names counts once', () => {
+  it('include the same reasoning under two names once', () => {
     const { answer } = chat(delta({ reasoning: 'hm', reasoning_content: 'hm' }), delta({ content: 'Yes' }));
     expect(answer.content[0]).toMatchObject({ text: 'hm' });
   });
 
-  it('images as plain strings (32)', () => {
+  it('include images as plain strings (32)', () => {
     const image = (value: unknown) => ({ role: 'user', content: [{ type: 'image_url', image_url: value }] });
     const messages = [
       image('https://a.b/c.png'),

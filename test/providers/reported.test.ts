@@ -125,7 +125,7 @@ describe.skipIf(!README.is_there)('reported inputs (../shared/reported)', () => 
     expect(second.last_answer_alone).toBe(answer_alone);
   });
 
-  it('object arguments of a whole answer (8b), and 19 digits of a Messages stream (1c)', () => {
+  it('object arguments of a whole answer (8b), and 19 digits of a Messages stream (1c), are read', () => {
     expect(calls(turn('a8b-control-arguments-object-whole').answer.content)).toMatchObject([
       [expect.any(String), 'get_weather', '{"city":"Oslo"}'],
     ]);
@@ -134,7 +134,7 @@ describe.skipIf(!README.is_there)('reported inputs (../shared/reported)', () => 
     ]);
   });
 
-  it('lists as content (5)', () => {
+  it('lists as content are read (5)', () => {
     const content = (name: string) => turn(name).answer.content;
     expect(content('c1-list-content-stream')).toEqual([
       thinking('They want a greeting.'),
@@ -202,7 +202,7 @@ describe.skipIf(!README.is_there)('reported inputs (../shared/reported)', () => 
     expect(later.make(record(2), turn(name, 1)).map((span) => span.name)).toEqual(made);
   });
 
-  it('interleaved items of a responses stream', () => {
+  it('interleaved items of a responses stream are read', () => {
     expect(calls(turn('l5-responses-stream-interleaved').answer.content)).toEqual([
       ['call_p1', 'get_weather', '{"city":"Oslo"}'],
       ['call_p2', 'get_time', '{"zone":"UTC"}'],
@@ -222,7 +222,7 @@ describe.skipIf(!README.is_there)('reported inputs (../shared/reported)', () => 
     expect(goesOn.conversation[0]).toBe(asked.answered_id);
   });
 
-  it('errors within a 200 (29)', () => {
+  it('errors within a 200 are read as failures (29)', () => {
     for (const [name, words] of [
       ['p2-error-chunk-empty-choices', 'Worker limit'],
       ['p3-anthropic-error-event', 'overloaded_error: Overloaded'],
@@ -236,7 +236,7 @@ describe.skipIf(!README.is_there)('reported inputs (../shared/reported)', () => 
     }
   });
 
-  it('forms of streams', () => {
+  it('streams of unusual forms are read', () => {
     const said = (name: string) =>
       turn(name).answer.content.map((block) => (block.type === 'text' ? block.text : block.type));
     expect(said('x1-split-utf8')[0]).toMatch(/^北京/);

@@ -166,7 +166,7 @@ it('a port in use is reported in one line', { tags: 'long' }, async () => {
   await expect(started).rejects.toThrow(/understudy: cannot listen on 127\.0\.0\.1:\d+: the port is in use/);
 });
 
-it('the hosts are exactly those of the presets', () => {
+it('a host has the provider of its preset or its own entry, and other hosts have none', () => {
   const hosts = readProxyHosts(['default', '*.llm.example.com:8443'])!;
   const providerOf = (name: string, port = 443) => findProxyHost(hosts, name, port)?.provider;
   expect(providerOf('api.anthropic.com')).toBe('anthropic');

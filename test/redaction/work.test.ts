@@ -206,7 +206,7 @@ describe('names and values of headers and queries', () => {
     expect(isCredentialHeader(`x-${'a'.repeat(200)}-token-count`)).toBe(false);
   });
 
-  it('are parsed in one pass', () => {
+  it('are parsed within the time limit of a test, whatever they repeat', () => {
     for (const part of ['?', '&', '?a', '&a=', '=', '?token=', '&token', ';', '%', '?key=a&', 'a?'])
       expect(maskEmbeddedQueries(`${part.repeat(SIZES)}x`).length).toBeGreaterThan(0);
     expect(maskEmbeddedQueries(`${'?'.repeat(SIZES)}key=abc`)).toBe(`${'?'.repeat(SIZES)}key=${MASK}`);

@@ -215,7 +215,7 @@ describe('waiting texts', () => {
     expect(await codeOf(embedder.embed([]))).toBe('unavailable');
   });
 
-  it('cost nothing if the list is empty', async () => {
+  it('need no run if the list is empty', async () => {
     const { runs, compute } = createManual();
     const embedder = await OnnxEmbedder.open(compute, 1);
     expect(await embedder.embed([])).toEqual([]);

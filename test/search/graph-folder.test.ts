@@ -190,7 +190,7 @@ describe('a graph on the disk', () => {
     expect(list(dir)).toHaveLength(2);
   });
 
-  it('removes files with other names, and the remains of a crash', async () => {
+  it('stays, while files with other names and the remains of a crash are removed', async () => {
     const { folder, dir } = createFolder();
     await folder.save('one', KIND, saved, nameOf);
     await folder.save('two-2', KIND, saved, nameOf);

@@ -311,7 +311,7 @@ for (const [at, plan] of PLANS.entries()) {
   });
 }
 
-it('finds an order in which a store that accepts former owners breaks the history', async () => {
+it('the search finds an order in which a store that accepts former owners breaks the history', async () => {
   const plan = { ...PLANS[0]!, accepts_former_owners: true };
   await expect(explore(async (choose) => void (await runOrder(choose, plan)))).rejects.toThrow(
     /the number of the next event/,

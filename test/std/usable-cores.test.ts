@@ -61,7 +61,7 @@ it.each([
     8,
   ],
   ['unintelligible files', 8, { '/proc/self/cgroup': 'nonsense', '/sys/fs/cgroup/cpu.max': 'x y' }, 8],
-])('counts %s', (_name, parallelism, files, cores) => {
+])('the usable cores are counted: %s', (_name, parallelism, files, cores) => {
   expect(count(parallelism, files)).toBe(cores);
 });
 

@@ -17,7 +17,7 @@ describe('runs of zeros', () => {
       expect(unpackZeroRuns(packZeroRuns(bytes), bytes.length)).toEqual(bytes);
   });
 
-  it('take little room', () => {
+  it('take 6 bytes for 650 zeros, and add 6 to 650 bytes without a zero', () => {
     expect(packZeroRuns(new Uint8Array(650)).length).toBe(6);
     expect(packZeroRuns(new Uint8Array(650).fill(1)).length).toBe(656);
   });

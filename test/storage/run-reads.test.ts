@@ -105,7 +105,7 @@ function stepWrites(indices: readonly number[], gathered: number): RowWrite[] {
   return writes;
 }
 
-it('steps of a run, from any index, gathered or single', async () => {
+it('both stores return the same steps of a run from any index, gathered or single', async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.uniqueArray(fc.nat(600), { maxLength: 300 }),
@@ -135,7 +135,7 @@ it('steps of a run, from any index, gathered or single', async () => {
   );
 });
 
-it('single steps of a run that has not finished', async () => {
+it('both stores return the same single steps of a run that has not finished', async () => {
   const both = await BothStores.open();
   expect(await both.ask((reads) => reads.findLastStep(RUN))).toBeUndefined();
   await both.write(stepWrites([0, 1, 7], 0));
@@ -144,7 +144,7 @@ it('single steps of a run that has not finished', async () => {
   expect(await both.ask((reads) => reads.findStep(RUN, 2, false))).toBeUndefined();
 });
 
-it('reports of a run', async () => {
+it('both stores return the same reports of a run', async () => {
   const both = await BothStores.open();
   const put = (run_id: string, key: string, value: number | number[]): RowWrite => ({
     op: 'put',
@@ -160,7 +160,7 @@ it('reports of a run', async () => {
   expect(await both.ask((reads) => reads.findReports(RUN, []))).toEqual([]);
 });
 
-it('totals that each step stores', async () => {
+it('only the shared store returns the totals that each step stores', async () => {
   const both = await BothStores.open();
   const totals = { run_id: 'r', outcome: '', steps: 2, tokens: 7 };
   await both.write([{ op: 'put', table: RUN_TOTALS, row: ['org_a', 'r'], value: totals }]);
@@ -173,7 +173,7 @@ it('totals that each step stores', async () => {
   await expect(cutOff.listTotals([RUN])).rejects.toThrow('away');
 });
 
-it('counters of days and projects, and interventions', async () => {
+it('both stores return the same counters of days and projects, and the same interventions', async () => {
   const both = await BothStores.open();
   const count = (org: string, ago: number, project: string, steps: number, found = 0) =>
     usageWrites(org, NOW - ago * DAY_MS, project, {

@@ -82,7 +82,7 @@ it('all marks and outcomes of captured runs are listed, and no others', async ()
   await words.close();
 });
 
-it('each change of a mark is logged once, and a mark can be removed', async () => {
+it('each change of a mark is logged, the same mark again is not, and a mark can be removed', async () => {
   const mark = (word: 'good' | 'bad' | null) =>
     stores.accounts.transact((tx) =>
       tx.marks.change(ACTOR, 0, { run_id: 'one', org_id: '', log_org: 'acme' }, { mark: word }),

@@ -114,7 +114,7 @@ describe('secrets in pieces', () => {
     );
   });
 
-  it('streams without secrets stay unchanged, also if they are cut off or malformed', () => {
+  it('are masked in what follows a frame, while a cut or malformed stream that has none is unchanged', () => {
     const frames = Buffer.concat([makeFrame('{"delta":{"text":"hello"}}'), makeFrame('{}').subarray(0, 20)]);
     expect(maskEventStream(frames, wanted)).toBe(frames);
     const other = randomBytes(100);

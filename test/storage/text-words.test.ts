@@ -34,7 +34,7 @@ describe('words', () => {
     ['soft\u00adhyphen', ['softhyphen']],
     ['\ud800 \udc00 lone', ['lone']],
     ['', []],
-  ])('%j', (text, words) => {
+  ])('of the text %j are %j', (text, words) => {
     expect(wordsOf(text)).toEqual(words);
   });
 

@@ -20,6 +20,6 @@ it.each([
   expect(hashOf(`{"id":${ID},"a":1}`)).toBe(hashOf(`{"a":1.0,"id":${ID}}`));
 });
 
-it('an answer is recognized whose echo omits null fields', () => {
+it('an answer is recognized if its echo omits null fields', () => {
   expect(markOf(`{"id":${ID},"note":null}`)).toBe(markOf(`{"id":${ID}}`));
 });

@@ -93,7 +93,9 @@ async function killMove(place: Place, to: string, at: number): Promise<boolean> 
 const STORED = { followed: 1, queried: 1, counted: 3 };
 const ROWS = [{ name: 'ann' }, 'step', { steps: 3 }];
 
-it('towards PostgreSQL, killed before each change of a file', { tags: 'long' }, async () => {
+it('a move to PostgreSQL that is killed before any change of a file is completed by the next one', {
+  tags: 'long',
+}, async () => {
   const told = new Set<boolean>();
   for (let at = 1; ; at++) {
     const place = await makePlace();
@@ -110,7 +112,9 @@ it('towards PostgreSQL, killed before each change of a file', { tags: 'long' }, 
   expect(told).toEqual(new Set([true, false]));
 });
 
-it('towards a folder, killed before each change of a file', { tags: 'long' }, async () => {
+it('a move to a folder that is killed before any change of a file is completed by the next one', {
+  tags: 'long',
+}, async () => {
   const source = await makePlace();
   await fill(source);
   expect(await runHere(['move', '--to', 'postgres'], source)).toMatchObject({ code: 0 });
@@ -125,7 +129,7 @@ it('towards a folder, killed before each change of a file', { tags: 'long' }, as
 });
 
 it.each(['rows', 'commits'])(
-  'towards PostgreSQL, killed while it waits for the table %s: the next one starts again',
+  'a move to PostgreSQL that is killed while it waits for the table %s is started again by the next one',
   async (table) => {
     const place = await makePlace();
     await fill(place);
@@ -151,7 +155,7 @@ it.each(['rows', 'commits'])(
   },
 );
 
-it('does not complete a move if its files have changed since, and says so in one line', {
+it('a killed move is not completed if its files have changed since, and one line says so', {
   tags: 'long',
 }, async () => {
   const place = await makePlace();

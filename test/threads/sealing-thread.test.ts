@@ -39,7 +39,7 @@ async function fillUnderPressure(path: string, data_key: Uint8Array | null): Pro
 it.each([
   ['without a data key', null],
   ['with a data key', KEY],
-])('the file is packed, indexed and read-only, and its raw files are gone, %s', async (_how, data_key) => {
+])('the sealing thread packs and indexes the file, and removes its raw files, %s', async (_how, data_key) => {
   const path = join(makeFolder(), 'capture.mdb');
   const exchanges = await fillUnderPressure(path, data_key);
   const log = await CaptureLog.open({
@@ -98,7 +98,7 @@ it('closing the log interrupts the sealing', async () => {
   else await rotated;
 });
 
-it('failures keep their class and code', async () => {
+it('a failure of the sealing thread keeps its class and code', async () => {
   const job = {
     path: join(makeFolder(), 'missing.mdb'),
     target: join(makeFolder(), 'sealed.mdb'),

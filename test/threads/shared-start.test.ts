@@ -29,7 +29,7 @@ async function refusal(env: Record<string, string>, run: RunCommand = runHere): 
   return stderr;
 }
 
-it('without the tables it names the command that makes them', async () => {
+it('without the tables, the refusal names the command that makes them', async () => {
   expect(await refusal({ AUTH_DB_URL: empty }, runCli)).toContain('understudy migrate makes them');
 });
 

@@ -196,7 +196,7 @@ describe('texts designed to be slow', () => {
     ['beginnings of summaries', 'conversation a a '],
     ['beginnings of denials', 'no data '],
     ['table signs', '| '],
-  ])('%s', (_, unit) => {
+  ])('have digests of bounded size: %s', (_, unit) => {
     const text = unit.repeat(Math.ceil(1_000_000 / unit.length));
     for (const field of ['action', 'action_input', 'thought', 'observation'] as const) {
       for (let i = 0; i < 10; i++) {

@@ -284,7 +284,7 @@ it('boxes that take the same actors in any order cause no deadlock', async () =>
   expect(total).toBeGreaterThan(25);
 });
 
-it('takes batches of many megabytes, and an actor with thousands of events', async () => {
+it('the database takes batches of many megabytes, and an actor with thousands of events', async () => {
   const address = await makeDatabase();
   const a = await openSession(address);
   const [large, small] = await a.take([addressOf('large'), addressOf('small')]);

@@ -69,7 +69,7 @@ describe.each(makers)('in %s, entries about rates', (_, make) => {
   });
 });
 
-it('of PostgreSQL, removed entries are forgotten after a while', async () => {
+it('removed entries about rates are forgotten by PostgreSQL after a while', async () => {
   const address = await migrated();
   const a = await open(await PostgresTruth.connect(address));
   const { epoch } = await a.readRates(0);
@@ -83,7 +83,7 @@ it('of PostgreSQL, removed entries are forgotten after a while', async () => {
   expect((await a.readRates(0)).changed.map(({ key }) => key)).toEqual([2]);
 });
 
-it('of PostgreSQL, a crash loses them, and gives another epoch', async () => {
+it('a crash of PostgreSQL loses the entries about rates, and gives another epoch', async () => {
   if (!server.isOurs) return;
   const truth = await PostgresTruth.connect(await migrated());
   const a = await open(truth);

@@ -70,7 +70,7 @@ it('a box that takes an actor continues it; the former box learns it from a noti
   expect(told).toHaveLength(1);
 });
 
-it('writes each row to its place: rows for queries, rows that every box follows, and counters', async () => {
+it('the journal writes each row to its place: rows for queries, rows that every box follows, and counters', async () => {
   const [a, b] = (await openBoxes(2)) as [RunsBox, RunsBox];
   await a.journal.load('run', 'x');
   const add: JournalWrite = {
@@ -118,7 +118,7 @@ it('writes each row to its place: rows for queries, rows that every box follows,
   expect(await b.journal.load('run', 'x')).toEqual({ snapshot: null, events: [] });
 });
 
-it('waits if another box has just taken the actor', async () => {
+it('the journal waits if another box has just taken the actor', async () => {
   let isHeld = true;
   let asked = 0;
   const truths = makeTruths(
@@ -137,7 +137,7 @@ it('waits if another box has just taken the actor', async () => {
   expect(readable(await loading).events).toEqual(['event 1']);
 });
 
-it('takes an actor again if another box took it before the answer arrived', async () => {
+it('the journal takes an actor again if another box took it before the answer arrived', async () => {
   const terms = [4, 9];
   let journal: SharedRunsJournal | null = null;
   const store: Pick<RunsStore, 'take' | 'commit'> = {
@@ -166,7 +166,7 @@ function makeStore(): RunsStore {
   return store as RunsStore;
 }
 
-it('forgets the term of an actor that has left memory', async () => {
+it('the journal forgets the term of an actor that has left memory', async () => {
   const journal = new SharedRunsJournal(makeStore(), TABLES);
   for (const key of ['a', 'b']) await journal.load('run', key);
   journal.letGo('run', 'a');
@@ -175,7 +175,7 @@ it('forgets the term of an actor that has left memory', async () => {
   expect(await commit(journal, event('run', 'a', 1))).toEqual([]);
 });
 
-it('forgets the least recently used terms, so that their actors are loaded again', async () => {
+it('the journal forgets the least recently used terms, so that their actors are loaded again', async () => {
   const journal = new SharedRunsJournal(makeStore(), TABLES, 2);
   for (const key of ['a', 'b']) await journal.load('run', key);
   expect(await commit(journal, event('run', 'a', 1))).toEqual([]);
@@ -185,7 +185,7 @@ it('forgets the least recently used terms, so that their actors are loaded again
   ]);
 });
 
-it('stores each commit once, and loses none that it acknowledged, while questions and answers are lost', async () => {
+it('the journal stores each commit once, and loses none that it acknowledged, while questions and answers are lost', async () => {
   let troubles = 0;
   let calls = 0;
   const truths = makeTruths(() => {
@@ -212,7 +212,7 @@ it('stores each commit once, and loses none that it acknowledged, while question
   expect(a.view.tables.get('runs', ['x'])).toBe(60);
 });
 
-it('continues as another box, which owns no actor, if the database does not know its last batch', async () => {
+it('the journal continues as another box, which owns no actor, if the database does not know its last batch', async () => {
   const truths = makeTruths();
   const [a] = (await openBoxes(1, truths, { retry_ms: 1 })) as [RunsBox];
   await a.journal.load('run', 'x');
@@ -229,7 +229,7 @@ it('continues as another box, which owns no actor, if the database does not know
   expect(await commit(a.journal, event('run', 'x', 2))).toEqual([]);
 });
 
-it('fails loads and commits with the expected error while the database is unreachable', async () => {
+it('the journal fails loads and commits with the expected error while the database is unreachable', async () => {
   let isAway = false;
   const truths = makeTruths(() => (isAway ? 'lost before' : null));
   const [a] = (await openBoxes(1, truths, { patience_ms: 30, retry_ms: 1 })) as [RunsBox];

@@ -298,7 +298,7 @@ describe('a digest of a step', () => {
     ).toBeNull();
   });
 
-  it('costs a long run no more than a short one', () => {
+  it('has a bounded size after a run of 400 turns', () => {
     const messages = [user('Go through all of it.')];
     for (let i = 0; i < 400; i++)
       messages.push(

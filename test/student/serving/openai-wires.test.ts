@@ -95,7 +95,7 @@ describe('a request that no student serves', () => {
     [{ conversation: 'conv_1' }, 'goes on from an answer that the provider keeps'],
   ])('of responses: %j', (more, words) => expect(why('responses', more)).toBe(words));
 
-  it('may call for a tool in another form than a function', () => {
+  it('offers no callable name that is not a function’s', () => {
     const names = WIRES.responses.callable({
       tools: [
         { type: 'function', name: 'a' },

@@ -140,7 +140,7 @@ describe('a request', () => {
     expect(endsWithUser(said(ask, { role: 'assistant', content: 'The' }))).toBe(false);
   });
 
-  it('may be nested without end', () => {
+  it('may be nested 20,000 levels deep', () => {
     let content: unknown = [];
     for (let depth = 0; depth < 20_000; depth++) content = [{ type: 'text', text: 'a', content }];
     expect(isValidRequest(said({ role: 'user', content }), '2023-06-01')).toBe(true);

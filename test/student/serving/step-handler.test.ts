@@ -25,7 +25,7 @@ describe('the last result’s id', () => {
   });
 });
 
-describe('a price', () => {
+describe('the price of a model', () => {
   const prices = {
     'claude-big': { input: 3, output: 15 },
     'claude-big-2': { input: 4, output: 16 },
@@ -40,7 +40,7 @@ describe('a price', () => {
     ['other', undefined],
     ['claud', undefined],
     ['__proto__', undefined],
-  ])('of %s', (model, input) => {
+  ])('is found by its name or the longest fitting beginning of it: %s', (model, input) => {
     expect(findPrice(prices, model)?.input).toBe(input);
   });
 });
