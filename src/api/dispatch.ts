@@ -71,7 +71,10 @@ export type ApiDispatch = (request: UnroutedRequest) => ApiReply | Promise<ApiRe
 /** Identifiers that callers may choose for their requests; others are replaced. */
 const REQUEST_ID = /^[\w.:/+=-]{1,128}$/;
 
-/** @returns answers a request; neither throws nor rejects */
+/**
+ * Prepares the table of routes.
+ * @returns a function that answers requests; it neither throws nor rejects
+ */
 export function compileDispatch(routes: readonly ApiRoute[], options: DispatchOptions): ApiDispatch {
   const router = new Router(routes);
   const { report, observe, cors, hosts, shared } = options;
@@ -200,7 +203,10 @@ function isOurs(error: CatalogueError): boolean {
   return error.code === 'internal' || (error.status >= 500 && error.cause !== undefined);
 }
 
-/** @param allowed called only for a 405 */
+/**
+ * Makes the answer that reports an error.
+ * @param allowed lists the methods of the path; called only for a 405
+ */
 export function renderError(error: CatalogueError | SchemaViolation, allowed?: () => string[]): ApiReply {
   if (error instanceof SchemaViolation) return jsonReply(422, { detail: error.violations });
   const headers: [string, string][] = [];
@@ -236,7 +242,7 @@ interface End {
   params: readonly (readonly [name: string, at: number])[];
 }
 
-/** Maximum number of resolved paths that are cached, because all steps of a run use the same path. */
+/** Maximum number of resolved paths that are cached, because all steps of a run use the same path. Beyond it, all are dropped. */
 const KNOWN_PATHS = 256;
 /** Longer paths are not cached. */
 const KNOWN_PATH_CHARACTERS = 256;
@@ -254,7 +260,7 @@ export class Router {
   }
 
   /**
-   * A HEAD is answered like a GET (the server omits the body), and a trailing slash is ignored. As in
+   * Finds the route of a request. A HEAD is answered like a GET (the server omits the body), and a trailing slash is ignored. As in
    * OpenAPI, a literal segment takes precedence over a parameter, whatever the method.
    * @throws CatalogueError `not_found`, or `method_not_allowed` for a path with other methods
    */

@@ -49,7 +49,7 @@ ${renderCurl('/v1/monitor/runs/run-1/finish', 'finishRun')}</pre>
 <input id="key" type="password" autocomplete="off" spellcheck="false" aria-describedby="key-note"></label></form>
 <p id="key-note" class="faint">It stays in this tab until you close it (sessionStorage), and is sent only to this address. Requests sent from here take effect.</p></div>`;
 
-/** @param document output of {@link describeApi} */
+/** Renders the page. @param document output of {@link describeApi} */
 export function renderDocs(document: Json, version: string): string {
   const paths = document.paths as Record<string, Record<string, Operation>>;
   const placed = Object.entries(paths).flatMap(([path, item]) =>

@@ -64,7 +64,11 @@ export class UserTokens implements CredentialKind {
     this.#cache = new CredentialCache(revocations, clock);
   }
 
-  /** Rejects with CatalogueError `unavailable` when the provider's keys are unavailable now. */
+  /**
+   * Verifies a token; the result may come from the cache.
+   * @returns null for a text that is not a JWT, and for an invalid or expired token
+   * @throws CatalogueError (rejects) `unavailable` if the provider's keys cannot be fetched now
+   */
   verify(token: string): UserPrincipal | null | Promise<UserPrincipal | null> {
     if (!JWT.test(token)) return null;
     const digest = this.#cache.digest(token);

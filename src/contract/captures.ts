@@ -425,7 +425,7 @@ const capturedConversation = z
         }),
       )
       .describe('The child runs that still have data, in the order of their beginning'),
-    turns: z.array(capturedTurn).describe('Exchanges in the order of their end'),
+    turns: z.array(capturedTurn).describe('Exchanges in the order in which the client sent their requests'),
     being_indexed: z
       .array(exchangeBeingIndexed)
       .describe(

@@ -27,7 +27,7 @@ export class Work {
     this.#most += bytes;
   }
 
-  /** @throws {WorkExceededError} when the limit is exceeded */
+  /** Counts work. @throws {WorkExceededError} when the limit is exceeded */
   add(bytes: number): void {
     this.done += bytes;
     if (this.done > this.#most) throw new WorkExceededError();

@@ -38,7 +38,7 @@ export function readBedrockModel(path: string): string | null {
   }
 }
 
-/** A Converse request body (Nova's InvokeModel bodies are the same). */
+/** Reads the body of a Converse request. Bodies of InvokeModel for Nova models have the same form. */
 export function readNormalConverse(value: unknown, reading: NormalReading, path: string): NormalRequest {
   const body = asObject(value);
   const messages = reading.take(body.messages).map((item): TurnMessage => {
@@ -61,12 +61,12 @@ export function readNormalConverse(value: unknown, reading: NormalReading, path:
   };
 }
 
-/** A list of content blocks. */
+/** Reads a list of content blocks. */
 export function readBlocks(content: unknown, reading: NormalReading, depth = 0): TurnBlock[] {
   return reading.take(content).map((item) => readBlock(asObject(item), reading, depth));
 }
 
-/** One content block. */
+/** Reads one content block. */
 export function readBlock(block: JsonObject, reading: NormalReading, depth = 0): TurnBlock {
   if (typeof block.text === 'string') return { type: 'text', text: block.text };
   if (block.json !== undefined) return { type: 'text', text: JSON.stringify(block.json) };

@@ -49,7 +49,7 @@ export const bedrockConverse: Wire<'bedrock_converse'> = {
   served: null,
 };
 
-/** `/model/{id}/verb`; the id is usually percent-encoded (an ARN holds `:` and `/`). */
+/** Whether a path contains `/model/{id}/verb`. The id is usually percent-encoded, because an ARN contains `:` and `/`. */
 export function isModelVerb(path: string): boolean {
   const at = path.indexOf('/model/');
   return at >= 0 && path.lastIndexOf('/') > at + '/model/'.length;

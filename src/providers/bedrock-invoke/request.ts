@@ -11,7 +11,7 @@ import { emptyRequest, type NormalReading, textBlocks } from '../normal-reading.
 import { plainRequest, type WireRequest } from '../wire.ts';
 import { readTextRequest, tellInvokeBody } from './bodies.ts';
 
-/** An InvokeModel request body. */
+/** Reads the body of an InvokeModel request, in the form of the model's maker. */
 export function readInvokeRequest(value: unknown, reading: NormalReading, path: string): WireRequest {
   const body = asObject(value);
   const model = readBedrockModel(path);
