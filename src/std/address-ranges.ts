@@ -1,6 +1,6 @@
 /**
- * Tells whether an IP address is public, private, or never to be connected to (clouds' credential services, for example).
- * Callers check the addresses that a client names. Any thread.
+ * Tells whether an IP address is public, private, or never to be connected to (clouds' credential services, for
+ * example). Callers check the addresses that a client names. Any thread.
  */
 import { BlockList, isIP } from 'node:net';
 
@@ -20,7 +20,7 @@ const PRIVATE = listRanges([
   '2001::/32',
 ]);
 
-/** @param subnets in CIDR notation */
+/** Makes a list of subnets that can be asked for an address. @param subnets in CIDR notation */
 export function listRanges(subnets: readonly string[]): BlockList {
   const list = new BlockList();
   for (const subnet of subnets) {
@@ -36,7 +36,7 @@ export function listRanges(subnets: readonly string[]): BlockList {
  */
 type AddressReach = 'public' | 'private' | 'never';
 
-/** @returns null for anything but an IP address */
+/** Says what an IP address reaches; null for any other text. */
 export function reachOf(address: string): AddressReach | null {
   const version = isIP(address);
   if (version === 0) return null;

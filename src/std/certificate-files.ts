@@ -35,6 +35,7 @@ const OPEN_RIGHTS = 0o037;
 const PEM_CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
 
 /**
+ * Reads both files, and checks that the key belongs to the certificate. Does not compare the times with the clock.
  * @throws CertificateError if a server could not use the certificate with the key
  */
 export function checkCertificate(files: CertificateFiles): CertificateFacts {
@@ -54,7 +55,7 @@ export function checkCertificate(files: CertificateFiles): CertificateFacts {
   };
 }
 
-/** Changes whenever one of the files is written or replaced; '' while one of them is missing. */
+/** A text that changes whenever one of the files is written or replaced; '' while one of them cannot be found. */
 export function markFiles(files: CertificateFiles): string {
   try {
     return [files.cert, files.key]

@@ -1,6 +1,7 @@
 /**
- * A log of ids whose content changed. Each reader remembers its position in the log. Any thread. The log keeps the last
- * CHANGED_IDS changes; a reader that is further behind must read everything again.
+ * A log of ids whose content changed. Each reader remembers its position in the log. Any thread. The log keeps at least
+ * the last CHANGED_IDS changes, and less than twice as many. A reader that is further behind must read everything
+ * again.
  */
 
 const CHANGED_IDS = 8_192;
@@ -21,7 +22,7 @@ export class ChangedIds<Id = string> {
     this.#begin += CHANGED_IDS;
   }
 
-  /** Everything may have changed. */
+  /** Records that everything may have changed, so that every reader reads everything again. */
   addAll(): void {
     // No position before this one is in the log any more.
     this.#begin = this.end + 1;

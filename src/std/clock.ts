@@ -30,8 +30,8 @@ function readOriginMs(): number {
 }
 
 /**
- * `performance.now` reads the clock of `process.hrtime` in a third of its time, but with a different zero in each
- * thread.
+ * Added to `performance.now`, which starts at 0 in each thread, to get a time that all threads share. `process.hrtime`
+ * has that time, too, but takes three times as long.
  */
 const ORIGIN_MS = readOriginMs();
 

@@ -54,7 +54,7 @@ export class DataKey {
     this.id = this.#derive('id').toString('hex', 0, 8);
   }
 
-  /** @param purpose of the sealed data; data sealed for another purpose does not open */
+  /** Makes a sealer. @param purpose of the sealed data; data sealed for another purpose does not open */
   sealer(purpose: string): Sealer {
     return new Sealer(this.#derive(`seal ${purpose}`));
   }
@@ -82,11 +82,11 @@ export function openDataKey(bytes: Uint8Array | null): DataKey | null {
 export class Sealer {
   readonly #key: Buffer;
   readonly #known = new RecentMap<string, KeyObject>(KNOWN_SALTS);
-  /** Salt of everything that this key seals. */
+  /** The salt from which `#own` is derived. */
   #salt = Buffer.alloc(0);
   #own: KeyObject | null = null;
   #number = 0;
-  /** The next value to open was usually sealed with the same salt. */
+  /** The salt and the key of the value that was opened last. The next value usually has the same salt. */
   #lastSalt = Buffer.alloc(SALT_BYTES);
   #last: KeyObject | null = null;
   readonly #nonce = Buffer.alloc(SALT_BYTES);
@@ -96,8 +96,9 @@ export class Sealer {
   }
 
   /**
+   * Encrypts bytes.
    * @param place location of the bytes, as passed to `open`
-   * @param room bytes to leave free before the sealed bytes
+   * @param room number of bytes to leave free before the sealed bytes
    */
   seal(plain: Uint8Array, place: Uint8Array, room = 0): Buffer {
     if (this.#own === null || this.#number === NUMBERS) {
@@ -117,10 +118,7 @@ export class Sealer {
     return whole;
   }
 
-  /**
-   * @returns the original bytes
-   * @throws SealError
-   */
+  /** Decrypts bytes. @returns the original bytes @throws SealError */
   open(sealed: Uint8Array, place: Uint8Array): Buffer {
     if (sealed.length < SEAL_BYTES) throw new SealError('sealed bytes are cut off');
     const bytes = Buffer.from(sealed.buffer, sealed.byteOffset, sealed.byteLength);

@@ -33,7 +33,7 @@ const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
 const EXACT_DIGITS = 15;
 
 /**
- * Marks the place of a number in the text for `JSON.parse`. Random for each process, so that no text can contain it.
+ * Marks the place of a number in the text for `JSON.parse`. Random for each process, so that no sender can know it.
  */
 const MARK = `#${Math.random().toString(36).slice(2, 13)} `;
 
@@ -88,7 +88,8 @@ function findUnusualNumbers(text: string, bound?: NumberBound): number[] {
 }
 
 /**
- * @param places receives the number, if it is unusual and at a position where a value is allowed
+ * Finds the end of a number.
+ * @param places receives start and end of the number, if it is unusual and at a position where a value is allowed
  * @returns the end of the number
  */
 function skipNumber(text: string, start: number, places: number[]): number {

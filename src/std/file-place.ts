@@ -111,9 +111,7 @@ const FAILED_COPIES = new Map([
   ['Input/output error', 'EIO'],
 ]);
 
-/**
- * @returns the system's code for an error that LMDB reports
- */
+/** The system's code for an error that LMDB reports; undefined if the error is not such an error. */
 function readSystemCode(code: unknown, words: string): string | undefined {
   if (typeof code === 'number') return getSystemErrorMap().get(-code)?.[0];
   return code === undefined ? FAILED_COPIES.get(words) : undefined;
@@ -124,9 +122,7 @@ export function isFull(code: string | undefined): boolean {
   return code === 'ENOSPC' || code === 'EDQUOT' || code === 'EFBIG';
 }
 
-/**
- * @returns what the file system refused and where, without a full stop; null for any other error
- */
+/** Describes what the file system refused and where, without a full stop; null for any other error. */
 export function describeRefusal(thrown: unknown): string | null {
   if (!(thrown instanceof Error)) return null;
   const { code, syscall = '', path: named, dest } = thrown as NodeJS.ErrnoException & { dest?: string };

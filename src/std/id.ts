@@ -70,7 +70,7 @@ const lastAt = { ms: -1, random: new Uint8Array(RANDOM_CHARACTERS) };
 
 /**
  * A ULID for a given time, for records that contain their creation time and are listed by id: both then have the same
- * order. For equal times, each is greater than the previous one in this thread.
+ * order. If successive calls in a thread have the same time, each id is greater than the previous one.
  */
 export function ulidAt(ms: number): string {
   const { random } = lastAt;

@@ -15,9 +15,7 @@ const DISTINCT_BYTES_MIN = 16;
  */
 const REFUSED_RIGHTS = 0o037;
 
-/**
- * @throws Error with one line that describes the fault but never the content
- */
+/** Reads the data key from a file. @throws Error with one line that describes the fault but never the content */
 export function readKeyFile(path: string): Uint8Array {
   const bytes = parseKey(readFile(path));
   if (typeof bytes === 'string') throw new Error(bytes);
@@ -47,9 +45,7 @@ function readFile(path: string): Buffer {
   }
 }
 
-/**
- * @returns the key, or a description of the fault
- */
+/** Decodes and checks a key. @returns the key, or a description of the fault */
 function parseKey(content: Buffer): Uint8Array | string {
   const key = decodeKey(content);
   if (key === null)

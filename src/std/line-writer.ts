@@ -10,8 +10,8 @@ import type { Readable } from 'node:stream';
 export const STDERR = 2;
 
 /**
- * Writes lines without ever blocking: a reader that has left or does not read must not block the thread, which may
- * have requests or a signal to handle. Lines for which there is no space are dropped, and the next line says how
+ * Writes lines to a non-blocking descriptor: a reader that has left or does not read must not block the thread, which
+ * may have requests or a signal to handle. Lines for which there is no space are dropped, and the next line says how
  * many.
  */
 export class LineWriter {

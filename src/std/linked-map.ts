@@ -25,12 +25,12 @@ export class LinkedMap<K, V> {
     return this.#oldest?.value;
   }
 
-  /** Does not count as use. */
+  /** The value of a key. Does not count as use. */
   peek(key: K): V | undefined {
     return this.#entries.get(key)?.value;
   }
 
-  /** Counts as use. */
+  /** The value of a key. Counts as use. */
   get(key: K): V | undefined {
     const entry = this.#entries.get(key);
     if (entry === undefined) return undefined;
@@ -41,7 +41,7 @@ export class LinkedMap<K, V> {
     return entry.value;
   }
 
-  /** Counts as use. */
+  /** Adds or replaces a value. Counts as use. */
   set(key: K, value: V): void {
     const known = this.#entries.get(key);
     if (known !== undefined) this.#unlink(known);
@@ -51,7 +51,7 @@ export class LinkedMap<K, V> {
     this.#append(entry);
   }
 
-  /** @returns whether it was there */
+  /** Deletes an entry. @returns whether the map had the key */
   delete(key: K): boolean {
     const entry = this.#entries.get(key);
     if (entry === undefined) return false;
@@ -60,7 +60,7 @@ export class LinkedMap<K, V> {
     return true;
   }
 
-  /** In no particular order. An entry may be deleted while its key is looked at. */
+  /** The keys, in no particular order. The entry of a returned key may be deleted meanwhile. */
   keys(): IterableIterator<K> {
     return this.#entries.keys();
   }

@@ -5,6 +5,7 @@
  */
 
 /**
+ * Finds the URL of an entry file.
  * @param entry path of the file in the source tree, relative to the caller: `'../threads/actor-thread-entry.ts'`
  * @param caller the caller's `import.meta.url`; its extension shows which tree is running
  * @returns the file's URL with the extension that exists there: `.ts` in a checkout, `.js` in `dist/`

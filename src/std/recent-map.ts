@@ -31,7 +31,8 @@ export class RecentMap<K, V> {
   }
 
   /**
-   * @param weight of a new entry; one of more than half the bound replaces all younger ones
+   * Adds or replaces an entry.
+   * @param weight of a new entry; a replaced entry keeps its weight
    */
   set(key: K, value: V, weight = 1): void {
     this.#old.delete(key);

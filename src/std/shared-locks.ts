@@ -1,12 +1,12 @@
 /**
  * Named locks that all threads of the process share. There is a fixed number of memory words, which names share, so a
- * thread may at worst wait for an unrelated name. A thread that ends while it holds a lock loses it after
- * `HOLD_MAX_S`. Any thread.
+ * thread may at worst wait for an unrelated name. A lock that is held for longer than `HOLD_MAX_S` counts as free,
+ * because a thread may end while it holds a lock. Any thread.
  */
 import { hash } from 'node:crypto';
 
 const WORDS = 1_024;
-/** A lock that was taken longer ago is free, because its thread has ended. */
+/** A lock that was taken longer ago counts as free, whether or not its thread has ended. */
 const HOLD_MAX_S = 60;
 
 export class SharedLocks {
@@ -27,7 +27,7 @@ export class SharedLocks {
   }
 
   /**
-   * Runs the work while no other thread holds the name.
+   * Runs the work while no other thread holds the name. The work must take less than `HOLD_MAX_S`.
    * @param wait_ms longest wait for other threads
    * @returns the result of the work; null if the wait was too long, and the work was not run
    */
@@ -48,9 +48,7 @@ export class SharedLocks {
     }
   }
 
-  /**
-   * @returns the value that the word has from now on; null if the time is over
-   */
+  /** Takes a lock. @returns the value that the word has from now on; null if the time is over */
   async #take(word: number, until_ms: number): Promise<number | null> {
     for (;;) {
       const now_ms = this.#nowMs();

@@ -22,6 +22,7 @@ export class SlotTable<T> {
   }
 
   /**
+   * Adds an item.
    * @returns the item's number, ≥ 1; unique among the last four billion items
    * @throws RangeError if the table has a million items
    */

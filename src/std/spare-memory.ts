@@ -5,21 +5,23 @@
  */
 
 interface SpareMemoryOwner {
-  /** Drops memory that holds nothing, or only what can be read again quickly. Called between two tasks of the thread. */
+  /**
+   * Drops memory that holds nothing, or only what can be read again quickly. Called between two tasks of the thread.
+   */
   releaseSpare(): void;
 }
 
 const owners = new Set<WeakRef<SpareMemoryOwner>>();
 const collected = new FinalizationRegistry<WeakRef<SpareMemoryOwner>>((owner) => owners.delete(owner));
 
-/** The list does not keep the owner alive. */
+/** Adds an owner to the list of this thread. The list does not keep the owner alive. */
 export function announceSpare(owner: SpareMemoryOwner): void {
   const reference = new WeakRef(owner);
   owners.add(reference);
   collected.register(owner, reference);
 }
 
-/** Asks all owners of this thread. */
+/** Asks all owners of this thread to give their spare memory back. */
 export function releaseAllSpare(): void {
   for (const reference of owners) reference.deref()?.releaseSpare();
 }

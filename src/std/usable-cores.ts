@@ -27,9 +27,7 @@ const SYSTEM: CoreSources = {
 
 const ROOT = '/sys/fs/cgroup';
 
-/**
- * @returns whole cores, at least 1, rounded down
- */
+/** Counts the cores that this process may use: at least 1, rounded down. */
 export function countUsableCores({ parallelism, read }: CoreSources = SYSTEM): number {
   let cores = parallelism;
   for (const line of (read('/proc/self/cgroup') ?? '').split('\n')) {

@@ -7,9 +7,7 @@ const RUN_MAX = 255;
 /** Encoding a shorter run of zeros takes more than the zeros. */
 const ZEROS_MIN = 3;
 
-/**
- * @returns alternately: a number of zeros, a number of other bytes, these bytes
- */
+/** Compresses bytes. @returns alternately: a number of zeros, a number of other bytes, these other bytes */
 export function packZeroRuns(bytes: Uint8Array): Uint8Array {
   // At worst each run of 255 bytes takes two bytes more.
   const packed = new Uint8Array(bytes.length + 2 * Math.ceil(bytes.length / RUN_MAX) + 2);
@@ -34,6 +32,7 @@ export function packZeroRuns(bytes: Uint8Array): Uint8Array {
 }
 
 /**
+ * Restores the original bytes.
  * @param length of the original bytes
  * @throws RangeError if `packed` is not the result of `packZeroRuns` for that many bytes
  */

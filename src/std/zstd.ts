@@ -3,8 +3,8 @@
  * Node frees the memory of a zstd call, up to a megabyte and more, only when the garbage collector finds the call's
  * object, and V8 does not know how large that is: a thread with little garbage held a hundred of them
  * (nodejs/node#61717). A reset of the object frees that memory. The reset must come before the object is closed: newer
- * versions of Node free the memory at the close, and a later reset ends the process with a segmentation fault (24.22.3).
- * Node does not document the reset: without it, `node:zlib`'s own call is used.
+ * versions of Node free the memory at the close, and a later reset ends the process with a segmentation fault
+ * (24.22.3). Node does not document the reset: without it, `node:zlib`'s own call is used.
  */
 import zlib, { type ZstdOptions } from 'node:zlib';
 
@@ -14,13 +14,13 @@ interface Engine {
   _processChunk?: (bytes: Uint8Array, flush: number) => Buffer;
 }
 
-/** @throws zlib's error */
+/** Compresses bytes into one frame. @throws zlib's error */
 export function compressZstd(bytes: Uint8Array, options: ZstdOptions = {}): Buffer {
   return run(zlib.createZstdCompress(options), bytes, options) ?? zlib.zstdCompressSync(bytes, options);
 }
 
 /**
- * @throws zlib's error if the bytes are damaged, or the output exceeds `maxOutputLength`
+ * Decompresses the first frame. @throws zlib's error if the bytes are damaged, or the output exceeds `maxOutputLength`
  */
 export function decompressZstd(bytes: Uint8Array, options: ZstdOptions = {}): Buffer {
   return run(zlib.createZstdDecompress(options), bytes, options) ?? zlib.zstdDecompressSync(bytes, options);

@@ -91,9 +91,7 @@ function tableNames(root: RootDatabase<Buffer, Buffer>): string[] {
   return [...root.getKeys({})].map((key) => key.toString().replace(/\0$/, ''));
 }
 
-/**
- * @returns the SHA-256 in hex. Reads in pieces, because a sealed capture file may be larger than memory.
- */
+/** Computes the SHA-256 of a file, in hex. Reads in pieces, because a sealed capture file may be larger than memory. */
 export function digestFile(path: string): string {
   const hash = createHash('sha256');
   const piece = Buffer.allocUnsafe(DIGEST_PIECE_BYTES);

@@ -104,7 +104,7 @@ export function readManifest(source: string): BackupManifest {
 }
 
 /**
- * @throws Error without a code if it is not a regular file, or is too large
+ * Reads a manifest's file. @throws Error without a code if it is not a regular file or too large; a file system error
  */
 function readSmallFile(path: string): string {
   // Without O_NONBLOCK, opening a named pipe would wait for a writer.

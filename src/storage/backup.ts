@@ -35,7 +35,7 @@ export type BackupProgress = (name: string, done: number, of: number) => void;
 /**
  * Copies everything into a new folder.
  * @param target must not exist; it appears only when the backup is complete
- * @throws BackupError if there is nothing to copy or the target exists; a file system error
+ * @throws BackupError if there is nothing to copy, the target exists or a file is damaged; a file system error
  */
 export async function writeBackup(
   { data_dir, capture_db, data_key = null }: BackupSource,

@@ -95,7 +95,7 @@ export class DigestCache {
     }
   }
 
-  /** @param digest plain data and typed arrays */
+  /** Stores a digest, unless the cache is full. @param digest plain data and typed arrays */
   async put({ key, mark }: DigestKey, digest: unknown): Promise<void> {
     const id = idOf(key);
     this.#asked.add(numberOf(id));

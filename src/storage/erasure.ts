@@ -58,10 +58,11 @@ interface ErasureOptions {
 
 export interface ErasureReport {
   exchanges: number;
-  /** The runs of the erased exchanges. */
+  /** If a run was to be erased: the run and its descendants. Empty for other targets. */
   run_ids: string[];
-  /** Number of changed files. */
+  /** Number of files that change; 0 if the erasure was only to be reported. */
   files: number;
+  /** Number of attachments to which only erased exchanges refer; 0 if the erasure was only to be reported. */
   attachments: number;
   /** Damaged exchanges. They cannot be checked against the target, and are not erased. */
   unreadable: number;
@@ -79,6 +80,7 @@ const RENEW_AFTER = 256;
 const READ_TRIES = 5;
 
 /**
+ * Erases exchanges, or reports which would be erased.
  * @throws ErasureError if the database is missing, or if the process that writes to it does not carry out the order;
  *   CaptureFileError for a file that cannot be read; DataKeyError; a file system error
  */
@@ -217,7 +219,7 @@ class Selection {
     this.#progress = progress;
   }
 
-  /** @returns order: null if there is nothing to erase */
+  /** Finds the exchanges. @returns the order, which is null if there is nothing to erase, and the report */
   async find(): Promise<{ order: EraseOrder | null; report: ErasureReport }> {
     for (let tries = 1; ; tries++) {
       try {

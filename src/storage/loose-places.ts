@@ -25,6 +25,7 @@ const FOLDERS = /^(?:secrets|pattern-graphs|demo|.+\.mdb\.(?:files|raw))$/;
 const FILES = /(?:\.mdb(?:-lock)?|\.redo|\.spill)$/;
 
 /**
+ * Searches for folders and files that other users can access.
  * @param dataDir DATA_DIR; only what this program creates is checked
  * @param captureDb the capture database, which may be elsewhere
  * @returns null if other users have no access, or if the system has no such permissions

@@ -26,7 +26,10 @@ interface OrderWait {
   refuse(words: string): Error;
 }
 
-/** @throws the error from `refuse` if the order is not accepted in time, or cannot be carried out now */
+/**
+ * Waits until the order no longer exists. If the writing process ends before, carries the order out in this process.
+ * @throws the error from `refuse` if the order is not accepted in time, or cannot be carried out now
+ */
 export async function awaitOrderEnd(wait: OrderWait): Promise<void> {
   const { file, capture_db, holder, accept_ms = ACCEPT_MS, refuse } = wait;
   const acceptedUntil = performance.now() + accept_ms;
@@ -44,7 +47,7 @@ export async function awaitOrderEnd(wait: OrderWait): Promise<void> {
   }
 }
 
-/** @returns false if the writing process has not ended */
+/** Carries the order out if the writing process has ended. @returns false if that process still runs */
 async function finishAlone({ capture_db, carryOut }: OrderWait): Promise<boolean> {
   let claim: WriterClaim;
   try {

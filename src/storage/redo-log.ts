@@ -149,7 +149,7 @@ export class RedoLog {
   }
 }
 
-/** @returns bytes of the log's head; 0 when the file does not begin with a valid head */
+/** Measures the log's head, in bytes; 0 if the file does not begin with a valid head. */
 function measureHead(stored: Buffer, isSealed: boolean): number {
   const begins = (mark: Buffer) => stored.subarray(0, mark.length).equals(mark);
   if (stored.length >= OLD_HEAD_BYTES && begins(isSealed ? OLD_SEALED_MARK : OLD_MARK)) return OLD_HEAD_BYTES;

@@ -38,6 +38,7 @@ export type RekeyPlan = z.output<typeof planSchema>;
 const PARTS = ['.rekey', '.erase'];
 
 /**
+ * Reads and checks the plan.
  * @returns null if there is no plan
  * @throws Error if the plan is not readable, or contains a path that no change of the key and no erasure touches
  */
@@ -54,9 +55,7 @@ function readPlan(place: PlanPlace): RekeyPlan | null {
   return plan;
 }
 
-/**
- * @throws Error for the first path that is not allowed for `place`
- */
+/** Checks the paths of a plan. @throws Error for the first path that is not allowed for `place` */
 function checkPlan(place: PlanPlace, { claims, moves, removals }: RekeyPlan): void {
   const { data_dir, capture_db } = place;
   const databases = [join(data_dir, 'main.mdb'), join(data_dir, 'runs.mdb'), capture_db];

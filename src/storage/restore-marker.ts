@@ -61,6 +61,7 @@ export function removeMarkers(place: Pick<RestoreMarker, 'data_dir' | 'capture_d
 }
 
 /**
+ * Reads the first marker that exists.
  * @returns the content of the marker, of which only the format is checked; null if there is no marker
  * @throws SyntaxError or Error for a marker that is not readable
  */

@@ -76,6 +76,7 @@ async function whileClaimed(into: BackupSource, work: () => Promise<void>): Prom
 }
 
 /**
+ * Removes the files that the marker of an earlier restore lists, and the marker.
  * @throws BackupError for a marker that this version did not write, or that contains other paths
  */
 function removeRemains(into: BackupSource): void {
@@ -106,7 +107,7 @@ function removeFiles(paths: readonly string[]): void {
   for (const folder of new Set(paths.map((path) => dirname(path)))) if (isThere(folder)) syncFolder(folder);
 }
 
-/** Leaves no files behind if it throws. */
+/** Copies and checks the files of a backup. Leaves no files behind if it throws. */
 async function placeFiles(
   manifest: BackupManifest,
   source: string,
@@ -196,9 +197,7 @@ async function verifyFile(path: string, { name, kind, rows, sha256 }: FileEntry)
   if (rows !== undefined) await countRows(path);
 }
 
-/**
- * @param made receives the folder, and its parents that were created for it
- */
+/** Creates a folder if it is missing. @param made receives the folder and its parents, if they were created */
 function makeOwn(folder: string, made: string[]): void {
   const top = makeFolder(folder, 0o700);
   if (top === undefined) return;

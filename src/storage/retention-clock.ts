@@ -45,9 +45,7 @@ export function readClock(): ClockReading {
   };
 }
 
-/**
- * @returns null if no pass was stored
- */
+/** Reads the note of the last accepted pass. @returns null if no pass was stored; `unreadable` for any other content */
 export function readNote(path: string): ClockReading | 'unreadable' | null {
   let text: string;
   try {
@@ -63,7 +61,7 @@ export function readNote(path: string): ClockReading | 'unreadable' | null {
 }
 
 /**
- * The note is on the disk when this resolves.
+ * Replaces the note. It is on the disk when this resolves.
  * @param draft temporary file name, different for each process that writes
  * @throws a file system error
  */

@@ -23,14 +23,14 @@ export class RowBatch<K extends Buffer | number> {
     return this.#rows.length >= BATCH_ROWS || this.#bytes >= BATCH_BYTES;
   }
 
-  /** @returns whether the rows should be written now */
+  /** Adds a row. @returns whether the batch is full, so that it should be written now */
   add(key: K, value: Buffer): boolean {
     this.#rows.push({ key, value });
     this.#bytes += value.length;
     return this.isFull;
   }
 
-  /** @returns number of bytes written */
+  /** Writes the rows in one transaction, and empties the batch. @returns the number of bytes of the values */
   write(): number {
     const bytes = this.#bytes;
     if (this.#rows.length === 0) return 0;

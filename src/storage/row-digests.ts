@@ -11,7 +11,7 @@ export interface TableDigest {
 export class RowDigests {
   readonly #tables = new Map<string, { rows: number; hash: Hash }>();
 
-  /** @param rows of each table in the order of its keys */
+  /** Adds rows; skips those without a value. @param rows of each table in the order of its keys */
   add(rows: readonly StoredRow[]): void {
     for (const { table, key, value } of rows) {
       if (value === null) continue;
@@ -35,7 +35,7 @@ export class RowDigests {
   }
 }
 
-/** @returns the first table that differs; null: none does */
+/** Finds the first table whose rows differ; null if all are equal. */
 export function findDifference(
   a: ReadonlyMap<string, TableDigest>,
   b: ReadonlyMap<string, TableDigest>,

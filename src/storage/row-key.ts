@@ -16,8 +16,9 @@ const AFTER_ALL = 255;
 const MAX_ROW_KEY_BYTES = 1_978;
 
 /**
- * @throws RangeError if a number is not finite, a text contains half a surrogate pair, or the key exceeds {@link
- *   MAX_ROW_KEY_BYTES}
+ * Encodes a key.
+ * @throws RangeError if the key is empty, a number is not finite, a text contains half a surrogate pair, or the key
+ *   exceeds {@link MAX_ROW_KEY_BYTES}
  */
 export function encodeRowKey(key: RowKey): Buffer {
   const encoded = encodeParts(key, 0);
@@ -33,9 +34,7 @@ export function encodePrefixEnd(prefix: RowKey): Buffer {
   return encoded;
 }
 
-/**
- * @throws RangeError for bytes that are not a key
- */
+/** Decodes a key. @throws RangeError for bytes that are not a key */
 export function decodeRowKey(bytes: Uint8Array): (string | number)[] {
   const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const key: (string | number)[] = [];

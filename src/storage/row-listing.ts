@@ -71,7 +71,8 @@ export function isListed(tables: TableReader, { lists }: Pick<ListingPlan<never>
 }
 
 /**
- * @param isStopped called between transactions
+ * Adds the rows of an earlier version to the lists, from where an earlier call ended.
+ * @param isStopped called between transactions; true ends the work
  * @throws Error from the store; the listing continues at the next start
  */
 export async function listOldRows<Value>(

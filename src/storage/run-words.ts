@@ -270,7 +270,7 @@ export class StoredRunWords {
     this.#folders = paths.map((folder) => new FolderWords(folder, speaks, this.changes));
   }
 
-  /** @throws RunWordsError */
+  /** The outcome and the marks of a run. @throws RunWordsError */
   of(runId: string): RunWords {
     const outcomes = this.#folders
       .map((folder) => folder.outcomeOf(runId))
@@ -365,9 +365,7 @@ function worst(outcomes: readonly string[]): string {
   return outcomes.find((outcome) => outcome !== 'success') ?? 'success';
 }
 
-/**
- * @returns null if the file is missing
- */
+/** Opens a database; null if the file is missing. @throws RunWordsError */
 function open(path: string, durability: 'process' | 'disk', key: Uint8Array | null): LmdbTables | null {
   if (!existsSync(path)) return null;
   return read(path, () => {

@@ -57,7 +57,9 @@ const ANSWER_CHARACTERS = 32;
 
 /**
  * Takes the claim on a file.
- * @throws WriterClaimedError if another process has it, and still has it after `patience_ms`
+ * @returns an empty claim if the system cannot create the socket
+ * @throws WriterClaimedError if another process has the claim and is not ending, or has not ended after `patience_ms`;
+ *   the reason of the signal
  */
 export async function claimWriter(path: string, options: WriterClaimOptions): Promise<WriterClaim> {
   const address = claimAddress(path);
@@ -88,7 +90,10 @@ export async function claimWriter(path: string, options: WriterClaimOptions): Pr
 
 const NO_CLAIM: WriterClaim = { announceEnd: () => {}, release: async () => {} };
 
-/** The socket's name: the same for every spelling of a file's path; null if its folder does not exist. */
+/**
+ * The socket's name: the same for every spelling of a file's path. Creates the file's folder if it is missing.
+ * @returns null if the folder cannot be created or examined
+ */
 export function claimAddress(path: string): string | null {
   const folder = dirname(path);
   let place: string;
@@ -140,7 +145,11 @@ function closeServer(server: Server): Promise<void> {
   });
 }
 
-/** @returns null if no process listens there; `silent` if one accepts the connection and does not answer as expected */
+/**
+ * Asks the process that has the claim for its state.
+ * @returns null if no process listens on the socket; state `silent` if a process accepts the connection and does not
+ *   answer as expected
+ */
 function askHolder(
   address: string,
 ): Promise<{ name: string; state: 'running' | 'ending' | 'silent' } | null> {
