@@ -53,7 +53,7 @@ const TIDY_PAUSE_MAX_MS = 1_000;
  * If at least this many appends are in progress, the writer counts as behind. The passes of postponed work then get at
  * most this share of one core. A few appends arrive during each pass.
  */
-const BEHIND_APPENDS = 8;
+const BEHIND_APPENDS = 3;
 const BEHIND_SHARE = 0.05;
 
 const STOPPED: Refusal = {

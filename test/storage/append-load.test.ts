@@ -1,5 +1,5 @@
 /** How long other work pauses so that appends have time (src/storage/capture/append-load.ts). */
-import { expect, it } from 'vitest';
+import { expect, it, onTestFinished, vi } from 'vitest';
 import { AppendLoad } from '../../src/storage/capture/append-load.ts';
 
 function watchPauses(): { load: AppendLoad; pauses: number[] } {
@@ -31,6 +31,25 @@ it('leaves half of the time to appends, and nine tenths if the log is behind', a
   load.begin()();
   await load.rest(20);
   expect(pauses).toEqual([20, 180, 20]);
+});
+
+it('measures the share of the time that appends took lately', () => {
+  vi.useFakeTimers({ toFake: ['performance'] });
+  onTestFinished(() => void vi.useRealTimers());
+  const { load } = watchPauses();
+  const append = (tookMs: number, restMs: number) => {
+    const end = load.begin()();
+    vi.advanceTimersByTime(tookMs);
+    end();
+    vi.advanceTimersByTime(restMs);
+  };
+  expect(load.share).toBe(0);
+  for (let at = 0; at < 100; at++) append(10, 30);
+  expect(load.share).toBeCloseTo(0.25, 1);
+  for (let at = 0; at < 100; at++) append(38, 2);
+  expect(load.share).toBeGreaterThan(0.9);
+  append(0, 5_000);
+  expect(load.share).toBeLessThan(0.01);
 });
 
 it('never pauses for more than half a second, so that a file is sealed under any load', async () => {

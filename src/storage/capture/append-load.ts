@@ -11,6 +11,8 @@ import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promi
  */
 const SHARE = 0.5;
 const BEHIND_SHARE = 0.1;
+/** The share of the time that appends take is averaged over about this time. */
+const SHARE_OVER_MS = 500;
 /** Maximum length of a pause. The limit ensures that sealing ends under any load. */
 const PAUSE_MAX_MS = 500;
 
@@ -19,6 +21,9 @@ export class AppendLoad {
   is_behind = false;
   /** Appends that wait for earlier calls. */
   #waiting = 0;
+  /** Time that appends took, ms; older times count less, as of `#storedAt`. */
+  #storedMs = 0;
+  #storedAt = 0;
   /** Number of appends so far, and at the last pause. */
   #count = 0;
   #countAtPause = 0;
@@ -35,12 +40,27 @@ export class AppendLoad {
     return this.#waiting;
   }
 
-  /** Counts an append as waiting. @returns a function to call when the append begins to be stored */
-  begin(): () => void {
+  /** Share of the time that appends took lately, from 0 to 1. */
+  get share(): number {
+    return (this.#storedMs * Math.exp((this.#storedAt - performance.now()) / SHARE_OVER_MS)) / SHARE_OVER_MS;
+  }
+
+  /**
+   * Counts an append as waiting.
+   * @returns a function to call when the append begins to be stored; that returns a function to call when it has ended
+   */
+  begin(): () => () => void {
     this.#count++;
     this.#waiting++;
     return () => {
       this.#waiting--;
+      const begun = performance.now();
+      return () => {
+        const now = performance.now();
+        const kept = Math.exp((this.#storedAt - now) / SHARE_OVER_MS);
+        this.#storedMs = this.#storedMs * kept + now - begun;
+        this.#storedAt = now;
+      };
     };
   }
 

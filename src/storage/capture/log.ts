@@ -59,11 +59,11 @@ import { CaptureTextSources, markExchange } from './text-sources.ts';
  */
 const BATCH_TRIES = 2;
 /**
- * The log is behind if this many appends wait, or if a batch is this large. A batch with long bodies has about 2 MiB,
- * so two or three of them wait after each pass of postponed work. Batches become large while server threads wait for
- * earlier ones (src/gateway/capture/capture-queue.ts).
+ * The log is behind if appends take this share of the time, or if this many wait while the next one is stored. The size
+ * of a batch is no sign of being behind: at any high rate, many exchanges arrive before a batch is sent
+ * (src/gateway/capture/capture-queue.ts).
  */
-const BEHIND = { appends: 8, exchanges: 1_024, bytes: 16 << 20 } as const;
+const BEHIND = { share: 0.9, appends: 2 } as const;
 /** Delay from a write to the background fsync. */
 const SYNC_DELAY_MS = 1_000;
 /** Maximum number of exchanges that a pass indexes before it writes. */
@@ -316,9 +316,13 @@ export class CaptureLog {
    */
   append(batch: readonly CapturedExchange[]): Promise<AppendResult> {
     const beginStoring = this.#appends.begin();
-    return this.#enqueue(() => {
-      beginStoring();
-      return this.#append(batch);
+    return this.#enqueue(async () => {
+      const endStoring = beginStoring();
+      try {
+        return await this.#append(batch);
+      } finally {
+        endStoring();
+      }
     });
   }
 
@@ -370,7 +374,7 @@ export class CaptureLog {
     try {
       const bodyBytes = countBodyBytes(batch);
       const isTooMuch = this.#load.note(batch.length, bodyBytes);
-      this.#appends.is_behind = this.#isBehind(batch.length, bodyBytes);
+      this.#appends.is_behind = this.#isBehind();
       const readsLater = this.#appends.is_behind || this.#live.index.isFull;
       const pace = {
         is_pressed: isTooMuch && !this.#queue.isFull,
@@ -391,12 +395,10 @@ export class CaptureLog {
     }
   }
 
-  /**
-   * Whether exchanges arrive faster than they are stored. If so, they are indexed later, and other work pauses longer.
-   */
-  #isBehind(exchanges: number, bytes: number): boolean {
-    if (exchanges >= BEHIND.exchanges || bytes >= BEHIND.bytes) return true;
-    return this.#appends.waiting >= BEHIND.appends;
+  /** Whether exchanges arrive faster than they are stored. If so, they are indexed later, and other work pauses longer. */
+  #isBehind(): boolean {
+    const { share, waiting } = this.#appends;
+    return share >= BEHIND.share || waiting >= BEHIND.appends;
   }
 
   #commit(encoded: EncodedBatch): void {
