@@ -22,11 +22,11 @@ export interface CheckoutRequest {
 
 export interface PaymentProcessor {
   /**
-   * A page on which the organization can subscribe.
+   * Makes a page on which the organization can subscribe.
    * @throws CatalogueError `not_found` when no price has the look-up key, `unavailable` when the processor does not answer
    */
   createCheckout(request: CheckoutRequest): Promise<{ url: string; session_id: string }>;
-  /** A page on which a customer manages their subscription. @throws CatalogueError `unavailable` */
+  /** Makes a page on which a customer manages their subscription. @throws CatalogueError `unavailable` */
   createPortal(customer: string): Promise<{ url: string }>;
   /**
    * Ends a subscription immediately. An ended or unknown subscription is ignored.
@@ -34,7 +34,7 @@ export interface PaymentProcessor {
    */
   cancelSubscription(id: string): Promise<void>;
   /**
-   * The present object of a thin event.
+   * Fetches the present object of a thin event.
    * @returns null if the processor has no such object
    * @throws CatalogueError `unavailable` if the processor does not answer; the processor then sends the event again
    */

@@ -4,8 +4,9 @@
  * forward owns the client's stream. Server threads.
  *
  * An exchange ends when the answer is complete, the client disconnects or the upstream fails. These
- * may happen in any order, each at most once. In each case the finished exchange is then submitted
- * to capture.
+ * may happen in any order, each at most once. The finished exchange is then submitted to capture, if
+ * necessary after relegation's decision. A request that cannot be sent, because it is malformed, is
+ * not captured.
  */
 
 import { describeEnd, type EndCause, findEndCause } from '../domain/end-cause.ts';
@@ -250,9 +251,9 @@ export class Forward implements AnswerHandler {
   }
 
   /**
-   * Forwards the body from capture's copy, if the copy is in one piece. This is a field, because
-   * the stream retains a closure that `start` would create: then a third of all objects survived
-   * each young-generation collection.
+   * Copies a piece of the body for capture, and returns this copy to be forwarded if it is in one piece;
+   * otherwise returns another copy. This is a field, because the stream retains a closure that `start`
+   * would create: then a third of all objects survived each young-generation collection.
    */
   readonly #lendPiece = (bytes: ArrayBuffer): Buffer => {
     this.#lent = this.#tee!.lend(new Uint8Array(bytes));
@@ -268,7 +269,8 @@ export class Forward implements AnswerHandler {
   };
 
   /**
-   * Reuses the memory of a piece that was sent. A retry reads the body from capture's copy instead.
+   * Gives back the memory of the last piece of an upload, once the system has taken it. A retry reads the body from
+   * capture's copy.
    */
   #reuse(): void {
     const piece = this.#leaving;

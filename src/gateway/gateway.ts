@@ -165,7 +165,7 @@ export class Gateway {
     tunnel.start();
   }
 
-  /** Ends every upstream connection. */
+  /** Ends every tunnel and every upstream connection. */
   async close(): Promise<void> {
     if (this.#ending !== null) clearInterval(this.#ending);
     for (const tunnel of [...this.#tunnels]) tunnel.cut();

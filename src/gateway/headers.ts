@@ -1,7 +1,8 @@
 /**
- * Separates the connection's headers from the message's. Hop-by-hop headers and those named by `Connection` belong to
- * one connection and are never forwarded (RFC 9110 section 7.6.1); all others keep their order, duplicates and bytes.
- * Server threads, twice per exchange.
+ * Separates the headers that are forwarded from those that are not. Hop-by-hop headers and those named by `Connection`
+ * belong to one connection and are never forwarded (RFC 9110 section 7.6.1). A few others are read or written on each
+ * connection separately (REQUEST_OWN, RESPONSE_OWN). All other headers keep their order, duplicates and bytes. Server
+ * threads, twice per exchange.
  */
 
 import type { RequestForm } from '../domain/exchange.ts';
@@ -79,7 +80,7 @@ interface KnownHeaders extends RequestForm {
 const known: (KnownHeaders | undefined)[] = new Array(256).fill(undefined);
 const KNOWN_CHARACTERS = 8_192;
 
-/** @param head the request as received */
+/** Selects the forwarded headers of a request, and reads the gateway's own. @param head the request as received */
 export function filterRequestHeaders(head: RequestHead): FilteredRequest {
   const { headers } = head;
   const place = placeHeaders(headers);
@@ -127,7 +128,7 @@ function readHeaders(headers: readonly string[]): KnownHeaders {
   return { headers, varying, pieces: areFieldLines(pieces.join('')) ? pieces : null, passed };
 }
 
-/** @returns the forwarded lines; null if another parser could read them differently */
+/** Joins the forwarded lines of a request; null if another parser could read them differently. */
 function makeLines({ pieces, passed }: KnownHeaders, headers: readonly string[]): string | null {
   if (pieces === null) return null;
   let lines = pieces[0]!;
@@ -169,16 +170,13 @@ function isSame({ headers, varying }: RequestForm, received: readonly string[]):
 
 /** The forwarded header lines of an answer. */
 interface FilteredResponse {
-  /**
-   * `name: value\r\n` each, names as the upstream wrote them; without Date and Content-Length,
-   * which the HTTP server writes.
-   */
+  /** `name: value\r\n` each, names as the upstream wrote them; without the headers in RESPONSE_OWN. */
   lines: string;
   /** Whether trailers are announced. Then the client's connection is closed after the answer. */
   has_trailer: boolean;
 }
 
-/** @param head the answer as received */
+/** Selects the forwarded headers of an answer. @param head the answer as received */
 export function filterResponseHeaders(head: ResponseHead): FilteredResponse {
   const { names, headers, connection } = head;
   const nominated = connection === null ? null : parseNominated(connection);
@@ -248,7 +246,7 @@ export function readRunId(value: string): string | null {
 }
 
 /**
- * Parses a sequence number. An invalid number counts as missing; then it cannot be proved that the
+ * Parses a sequence number; null for an invalid number, which counts as missing. Then the numbers do not show whether the
  * run is complete.
  */
 export function parseSeq(value: string): number | null {

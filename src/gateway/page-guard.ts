@@ -9,6 +9,7 @@ import { type AllowedHosts, FOREIGN_HOST } from '../http/allowed-hosts.ts';
 import type { RequestHead } from '../http/http-stream.ts';
 
 /**
+ * Refuses a request of a web page.
  * @param what names the routes in the error text
  * @throws CatalogueError `foreign_host` for a host name that DNS could point here; `cross_site` for a page of another
  * site

@@ -81,6 +81,7 @@ export class RouteTable {
   }
 
   /**
+   * Finds the destination of a request.
    * @param path raw, as the client sent it
    * @returns the destination; null for a path without a valid region where one is required
    */
@@ -108,6 +109,7 @@ export class RouteTable {
   }
 
   /**
+   * Finds the destination of a request inside one of the proxy's tunnels.
    * @param head of a request inside the tunnel
    * @returns the tunnel's host as destination; null for a request to another host. If the host is also the default
    *   upstream, its requests can still be relegated.
@@ -126,7 +128,7 @@ export class RouteTable {
     };
   }
 
-  /** The prefix of the route for whose path `resolve` returned null. */
+  /** Returns the prefix of the route to which a path belongs that `resolve` has refused for its region. */
   nameRegionPrefix(path: string): string {
     return this.#named.find(({ prefix }) => isUnder(path, prefix))?.prefix ?? '/bedrock';
   }

@@ -15,6 +15,7 @@ export interface RemoteApiOptions {
   user_agent?: string;
 }
 
+/** Makes the function that calls the API at an address. */
 export function remoteApi({
   base_url,
   api_key,
@@ -53,7 +54,7 @@ export function remoteApi({
   };
 }
 
-/** A query's values. */
+/** Converts the values of a query to texts. */
 function toTexts(input: Readonly<Record<string, unknown>>): Record<string, string> {
   return Object.fromEntries(Object.entries(input).map(([name, value]) => [name, String(value)]));
 }

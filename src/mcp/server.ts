@@ -7,7 +7,7 @@ export interface McpServerOptions extends ToolOptions {
   version: string;
 }
 
-/** @returns a server that is not connected yet */
+/** Makes a server with all tools, which is not connected yet. */
 export function createMcpServer({ version, ...options }: McpServerOptions): McpServer {
   const server = new McpServer(
     { name: 'understudy', title: 'Understudy', version },

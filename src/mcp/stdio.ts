@@ -4,7 +4,7 @@ import { StdioServerTransport, serveStdio } from '@modelcontextprotocol/server/s
 import { DEFAULTS } from '../limits.ts';
 import { createMcpServer, type McpServerOptions } from './server.ts';
 
-/** @returns when the client has closed the input; calls in progress are then aborted */
+/** Serves the protocol. Resolves when the client has closed the input; calls in progress are then aborted. */
 export async function serveMcpOnStdio(
   options: McpServerOptions,
   onError: (error: Error) => void,

@@ -39,11 +39,14 @@ export interface Tool {
   annotations: ToolAnnotations;
   inputSchema: z.ZodObject;
   outputSchema: z.ZodObject;
-  /** Never rejects. */
+  /** Calls the tool. A failed call of the API is a result; the function rejects only for a fault of this program. */
   run(input: never): Promise<CallToolResult>;
 }
 
-/** @returns the API's answer as the result of a tool in the protocol */
+/**
+ * Calls the API and converts its answer to the result of a tool in the protocol.
+ * @param output the form that a successful answer must have
+ */
 export async function answer(output: z.ZodObject, ask: () => Promise<ApiAnswer>): Promise<CallToolResult> {
   let got: ApiAnswer;
   try {
@@ -65,7 +68,7 @@ function fail(text: string): CallToolResult {
 
 const GO_ON = 'Go on without it.';
 
-/** Instructions for the model after a failed call. */
+/** Writes instructions for the model after a failed call. */
 function describeRefusal({ status, body, retry_after_s }: ApiAnswer): string {
   const words = readDetail(body) ?? `HTTP ${status}`;
   switch (status) {
@@ -92,7 +95,7 @@ const violations = z.object({
   detail: z.array(z.object({ loc: z.array(z.union([z.string(), z.number()])), msg: z.string() })),
 });
 
-/** @returns null for an answer that is not from the API, for example from a proxy in between */
+/** Reads the error text of an answer; null for an answer that is not from the API, for example from a proxy in between. */
 function readDetail(body: unknown): string | null {
   const text = textDetail.safeParse(body);
   if (text.success) return text.data.detail;

@@ -11,7 +11,7 @@ const REJECTED: Readonly<Record<string, string>> = {
 };
 
 /**
- * Export…ServiceResponse: empty when everything was accepted.
+ * Writes an Export…ServiceResponse, which is empty if everything was accepted.
  * @param path the path of the request, which determines the field's name
  */
 export function writePartialSuccess(
@@ -33,7 +33,7 @@ export function writePartialSuccess(
 }
 
 /**
- * `partial_success.rejected_spans` of an answer in protobuf; 0 when absent.
+ * Reads `partial_success.rejected_spans` of an answer in protobuf; 0 when absent.
  * @throws what the reader throws
  */
 export function readRejectedSpans(answer: Uint8Array): number {
@@ -55,7 +55,7 @@ export function readRejectedSpans(answer: Uint8Array): number {
   return rejected;
 }
 
-/** google.rpc.Status without its code, which OTLP does not use. */
+/** Writes a google.rpc.Status without its code, which OTLP does not use. */
 export function writeStatus(encoding: OtlpEncoding, message: string): Uint8Array {
   if (encoding === 'json') return Buffer.from(JSON.stringify({ message }));
   return new BinaryWriter().tag(2, WireType.LengthDelimited).string(message).finish();

@@ -41,7 +41,7 @@ export function firstKnown(attributes: Attributes, names: readonly string[]): st
   return known;
 }
 
-/** @returns null when unknown */
+/** Converts a value to text; null for a missing value or a placeholder. */
 export function knownText(value: AttributeValue | undefined): string | null {
   if (value === undefined || value === null) return null;
   const text = textOf(value);
@@ -49,8 +49,8 @@ export function knownText(value: AttributeValue | undefined): string | null {
 }
 
 /**
- * A tool's input or output: the texts of parts that have texts, the JSON of anything else.
- * @returns null when unknown
+ * Converts a tool's input or output to text: the texts of a list whose parts are all texts, otherwise as `knownText`.
+ * @returns null for a missing value or a placeholder
  */
 export function contentOf(value: AttributeValue | undefined): string | null {
   const list = typeof value === 'string' && value.startsWith('[') ? parseJson(value) : value;
@@ -59,7 +59,7 @@ export function contentOf(value: AttributeValue | undefined): string | null {
   return parts.join('\n').toWellFormed();
 }
 
-/** @returns null for a part that is not text */
+/** Returns the text of a part; null for a part that is not text. */
 function partText(part: unknown): string | null {
   if (!isFields(part)) return null;
   const { type, text, content } = part;
@@ -81,7 +81,7 @@ export function spokenText(content: unknown): string {
     .toWellFormed();
 }
 
-/** @returns undefined for anything but JSON, or for a text beyond the bound */
+/** Parses JSON; undefined for a text that is not JSON, or is longer than `messages_characters`. */
 export function parseJson(text: string): AttributeValue | undefined {
   if (text.length > OTLP_BOUNDS.messages_characters) return undefined;
   try {

@@ -8,7 +8,7 @@ import { type OtlpEncoding, readRejectedSpans } from './answers.ts';
 import { OTEL_EXPORT } from './limits.ts';
 
 export interface CollectorOptions {
-  /** The full address of the signal. */
+  /** The complete address to which spans are posted. */
   url: string;
   encoding: OtlpEncoding;
   headers: Readonly<Record<string, string>>;
@@ -25,7 +25,7 @@ type Delivery =
   | { type: 'refused'; reason: string }
   | { type: 'later'; reason: string; after_ms: number | null };
 
-/** OTLP/HTTP, "Failures": every other answer of 400 and more is final. */
+/** Statuses after which the request must be sent again (OTLP/HTTP, "Failures"). Other statuses that are not 2xx are final. */
 const RETRYABLE = new Set([429, 502, 503, 504]);
 
 export class Collector {
@@ -42,7 +42,7 @@ export class Collector {
     });
   }
 
-  /** Never rejects. */
+  /** Makes one attempt to send a request. Never rejects. */
   async send(body: Uint8Array): Promise<Delivery> {
     const { url, encoding, headers, timeout_ms, compresses } = this.#options;
     try {
@@ -88,7 +88,7 @@ async function readSome(body: AsyncIterable<Buffer> & { destroy(): unknown }): P
   return Buffer.concat(pieces);
 }
 
-/** Spans that a partial success rejected; 0 for an answer without that field. */
+/** Reads how many spans a partial success rejected; 0 for an answer without that field. */
 function readRejected(encoding: OtlpEncoding, type: string | string[] | undefined, bytes: Buffer): number {
   const isJson = type === undefined ? encoding === 'json' : String(type).includes('json');
   try {
@@ -108,13 +108,13 @@ function asCount(value: number): number {
   return Number.isSafeInteger(value) && value > 0 ? value : 0;
 }
 
-/** Time until a date, by the wall clock. The caller bounds the result. */
+/** Milliseconds until a date, by the wall clock; negative for a past date. */
 function leftUntil(dateMs: number): number {
   const nowMs = Date.now();
   return dateMs - nowMs;
 }
 
-/** Seconds or a date; null for anything else. */
+/** Reads `Retry-After`, in seconds or as a date, as bounded milliseconds; null for anything else. */
 function readRetryAfter(value: string | string[] | undefined): number | null {
   const text = String(value ?? '').trim();
   const ms = /^\d{1,9}$/.test(text) ? Number(text) * 1_000 : leftUntil(Date.parse(text));

@@ -21,25 +21,19 @@ const NONE: Attributes = new Map();
 /** Status.code: its number, or its name. */
 const STATUS_ERROR = /^(?:2|(?:STATUS_CODE_)?ERROR)$/i;
 
-/**
- * @param body the result of `parseUnrounded`
- * @throws OtlpFault
- */
+/** Reads a request for traces. @param body the result of `parseUnrounded` @throws OtlpFault */
 export function readSpansJson(body: unknown): OtlpSpan[] {
   return readRequest(body, ['resourceSpans', 'scopeSpans', 'spans'], readSpan);
 }
 
-/** @param body parsed JSON @throws OtlpFault */
+/** Reads a request for logs. @param body the result of `parseUnrounded` @throws OtlpFault */
 export function readLogsJson(body: unknown): OtlpLog[] {
   return readRequest(body, ['resourceLogs', 'scopeLogs', 'logRecords'], readLog);
 }
 
 const POINTS_OF = ['gauge', 'sum', 'histogram', 'exponentialHistogram', 'summary'];
 
-/**
- * @returns the number of data points in a request for metrics. The data points are not examined
- * @throws OtlpFault
- */
+/** Counts the data points in a request for metrics, without examining them. @throws OtlpFault */
 export function countPointsJson(body: unknown): number {
   let points = 0;
   readRequest(body, ['resourceMetrics', 'scopeMetrics', 'metrics'], (metric, _origin, meter, place) => {
@@ -87,7 +81,7 @@ function asFields(value: unknown, place: string): Fields {
   return value as Fields;
 }
 
-/** Objects of a list, each with its place; protobuf's JSON allows null for an empty list. */
+/** Yields the objects of a list, each with its place. Protobuf's JSON allows null for an empty list. */
 function* listOf(fields: Fields, name: string, before: string): Generator<[Fields, string]> {
   const list = fields[name] ?? [];
   if (!Array.isArray(list)) refuse(`${before}${name}`, 'a list');
@@ -109,7 +103,7 @@ function asId(value: unknown, place: string): string {
   return text.toLowerCase();
 }
 
-/** A 64-bit number, as a number or as text. */
+/** Reads a 64-bit integer, which may be a number or a text; 0 when absent. */
 function asInteger(value: unknown, place: string): bigint {
   if (value === undefined || value === null) return 0n;
   const digits = digitsOf(value);
@@ -120,6 +114,7 @@ function asInteger(value: unknown, place: string): bigint {
   return refuse(place, 'a whole number');
 }
 
+/** Converts nanoseconds to milliseconds. */
 function asTime(value: unknown, place: string): number {
   return Number(asInteger(value, place) / 1_000n) / 1_000;
 }
@@ -180,7 +175,7 @@ function* readPairs(
   }
 }
 
-/** An AnyValue. */
+/** Reads an AnyValue; null for an empty value. */
 function readValue(value: unknown, place: string, meter: OtlpMeter, depth: number): AttributeValue {
   meter.takeValue(depth);
   if (value === undefined || value === null) return null;

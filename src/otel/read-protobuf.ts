@@ -20,12 +20,12 @@ import {
 /** Status.code. */
 const STATUS_ERROR = 2;
 
-/** @throws OtlpFault */
+/** Reads a request for traces. @throws OtlpFault */
 export function readSpansProtobuf(body: Uint8Array): OtlpSpan[] {
   return readRequest(body, readSpan);
 }
 
-/** @throws OtlpFault */
+/** Reads a request for logs. @throws OtlpFault */
 export function readLogsProtobuf(body: Uint8Array): OtlpLog[] {
   return readRequest(body, readLog);
 }
@@ -33,10 +33,7 @@ export function readLogsProtobuf(body: Uint8Array): OtlpLog[] {
 /** Metric: gauge, sum, histogram, exponential histogram and summary have their data points in field 1. */
 const POINTS_OF = [5, 7, 9, 10, 11];
 
-/**
- * @returns the number of data points in a request for metrics. The data points are not examined
- * @throws OtlpFault
- */
+/** Counts the data points in a request for metrics, without examining them. @throws OtlpFault */
 export function countPointsProtobuf(body: Uint8Array): number {
   let points = 0;
   readRequest(body, (metric, _origin, meter) => {
@@ -72,8 +69,8 @@ function readRequest<Record>(body: Uint8Array, readRecord: ReadRecord<Record>): 
 }
 
 /**
- * The messages of a repeated field. Empty messages also count towards the bounds, because a body could have millions of
- * them.
+ * Yields the messages of a repeated field. Empty messages also count towards the bounds, because a body could have
+ * millions of them.
  */
 function* childrenOf(bytes: Uint8Array, wanted: number, meter: OtlpMeter): Generator<Uint8Array> {
   const reader = new BinaryReader(bytes);

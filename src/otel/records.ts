@@ -49,9 +49,9 @@ export interface OtlpLog {
   attributes: Attributes;
 }
 
-/** A request that violates OTLP. The message names a place in the request and quotes no content. */
+/** A request that violates OTLP or exceeds a bound. The message quotes no content of the request. */
 export class OtlpFault extends Error {
-  /** Whether the request is valid but exceeds a bound. */
+  /** Whether the request has too many records or values. */
   readonly is_too_much: boolean;
 
   constructor(message: string, is_too_much = false) {
@@ -61,18 +61,18 @@ export class OtlpFault extends Error {
   }
 }
 
-/** Counts what was read from one request. */
+/** Counts the records and values that were read from one request, and refuses too many. */
 export class OtlpMeter {
   #records = 0;
   #values = 0;
 
-  /** @throws OtlpFault */
+  /** Counts a record. @throws OtlpFault beyond the bound */
   takeRecord(): void {
     if (++this.#records > OTLP_BOUNDS.records)
       throw new OtlpFault(`The request has more than ${OTLP_BOUNDS.records} records`, true);
   }
 
-  /** @throws OtlpFault */
+  /** Counts a value. @param depth its level of nesting @throws OtlpFault beyond a bound */
   takeValue(depth: number): void {
     if (++this.#values > OTLP_BOUNDS.values)
       throw new OtlpFault(`The request has more than ${OTLP_BOUNDS.values} values`, true);

@@ -1,4 +1,4 @@
-/** The stored turns of one run as an export request of OTLP/JSON, without texts. Pure; capture reader, command line. */
+/** Writes the stored turns of one run as a request of OTLP/JSON, without texts. Pure; capture reader, command line. */
 import type { ExchangeRecord } from '../domain/exchange.ts';
 import type { NormalTurn } from '../domain/turn.ts';
 import { TurnSpans } from './turn-spans.ts';
@@ -17,10 +17,7 @@ const SOURCE = {
   scope: { name: 'understudy.export', version: '1' },
 } as const;
 
-/**
- * @param turns the turns of one run, in order
- * @returns null without turns
- */
+/** Writes a request with the spans of the turns. @param turns the turns of one run, in order @returns null without spans */
 export function writeRunSpans(turns: Iterable<StoredTurn>): Uint8Array | null {
   const spans = new TurnSpans({ instance: INSTANCE, has_content: false, servers: [] });
   const made: WrittenSpan[] = [];

@@ -3,9 +3,9 @@
  * other, and advances the position when the collector has accepted a batch. The capture database is the queue, so no
  * exchanges wait in memory. Runs in the exporting capture reader.
  *
- * Each span is sent at least once: spans that were sent but not acknowledged are sent again after a restart, with the
- * same ids. Spans that are given up are counted: those that the collector refuses or rejects, those that cannot be
- * read, and the oldest ones when too many wait.
+ * A span is sent until the collector answers: spans that were sent but not acknowledged are sent again after a restart,
+ * with the same ids. What is given up is counted: spans that the collector refuses or rejects, exchanges that cannot be
+ * read, and the oldest exchanges when too many wait.
  */
 
 import { randomBytes } from 'node:crypto';
@@ -23,13 +23,13 @@ import { type SpanSource, type WrittenSpan, writeSpansJson, writeSpansProtobuf }
 /** The stored exchanges. */
 export interface TurnSource {
   /**
-   * Refreshes the view.
-   * @returns the last id; 0 if absent
+   * Makes newly stored exchanges visible.
+   * @returns the id of the last stored exchange; 0 if nothing is stored
    */
   refresh(): number;
   /** Ids and kinds of exchanges from an id on, ascending. Ids may be missing. */
   from(id: number): Iterable<{ id: number; kind: ExchangeRecord['kind'] }>;
-  /** @returns null when it cannot be read */
+  /** Reads an exchange, or its turn; null when it cannot be read. */
   record(id: number): ExchangeRecord | null;
   turn(id: number): NormalTurn | null;
 }
@@ -90,7 +90,7 @@ export class SpanExport {
     this.#spans = new TurnSpans({ ...options, instance: this.#instance });
   }
 
-  /** Runs until `stop` is called. Then it sends the remaining stored turns, and tries each batch once. */
+  /** Sends turns until `stop` is called. Then sends the remaining stored turns, until a batch fails. */
   async run(): Promise<void> {
     this.#keepPosition();
     this.#lookBack();
@@ -126,7 +126,7 @@ export class SpanExport {
     return true;
   }
 
-  /** Gives up the oldest exchanges when too many wait. */
+  /** Gives up the oldest exchanges when more than `waiting_exchanges` wait. */
   #leaveBehind(): void {
     const waiting = this.#lastId - this.#position;
     if (waiting <= OTEL_EXPORT.waiting_exchanges) return;
@@ -217,7 +217,7 @@ export class SpanExport {
     }
   }
 
-  /** Ends at once when the service stops. */
+  /** Waits, or returns at once when the service stops. */
   async #wait(ms: number): Promise<void> {
     await pause(ms, undefined, { signal: this.#stopping.signal }).catch(() => {});
   }
@@ -251,7 +251,7 @@ export class SpanExport {
   }
 }
 
-/** @returns null without a readable position */
+/** Reads the saved position; null without a readable position. */
 function readPosition(path: string): Position | null {
   try {
     const kept = JSON.parse(readFileSync(path, 'utf8')) as Position;

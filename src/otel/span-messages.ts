@@ -54,7 +54,10 @@ export function promptOf(span: OtlpSpan): string {
   return promptOfEvents(span) || promptOfNumbered(span.attributes) || promptOfAiSdk(span.attributes);
 }
 
-/** `gen_ai.user.message`, one event per message, and `gen_ai.content.prompt`, which has all of them. */
+/**
+ * Reads the first prompt from events: `gen_ai.user.message`, one event per message, or `gen_ai.content.prompt`, one event
+ * for all messages. '' if absent.
+ */
 function promptOfEvents({ events }: OtlpSpan): string {
   for (const { name, attributes } of events) {
     if (name === 'gen_ai.user.message') {
@@ -71,13 +74,13 @@ function promptOfEvents({ events }: OtlpSpan): string {
   return '';
 }
 
-/** The beginnings of numbered attributes, and their endings after the number. */
+/** The names of numbered attributes with the role of a message. */
 const NUMBERED = [
   /^(?<messages>llm\.input_messages\.)(?<at>\d{1,6})\.message\.role$/,
   /^(?<messages>gen_ai\.prompt\.)(?<at>\d{1,6})\.role$/,
 ];
 
-/** `llm.input_messages.N.message.…` and `gen_ai.prompt.N.…`. */
+/** Reads the first prompt from numbered attributes: `llm.input_messages.N.message.…`, `gen_ai.prompt.N.…`; '' if absent. */
 function promptOfNumbered(attributes: Attributes): string {
   const found: { at: number; message: string }[] = [];
   for (const [name, role] of attributes) {
@@ -106,7 +109,7 @@ function textOfContents(attributes: Attributes, message: string): string {
   }
 }
 
-/** AI SDK 5 and 6. */
+/** Reads the first prompt from the attributes of the AI SDK 5 and 6; '' if absent. */
 function promptOfAiSdk(attributes: Attributes): string {
   const value = attributes.get('ai.prompt');
   const prompt = typeof value === 'string' ? parseJson(value) : undefined;

@@ -7,6 +7,7 @@ import { contentOf, firstKnown, firstText, knownText, textOf } from './attribute
 import type { Attributes, AttributeValue, OtlpSpan } from './records.ts';
 import { INPUT_MESSAGES, messagesOf, OUTPUT_MESSAGES } from './span-messages.ts';
 
+/** Whether the span represents a tool call. */
 export function isToolSpan({ name, attributes }: OtlpSpan): boolean {
   return (
     attributes.get('gen_ai.operation.name') === 'execute_tool' ||
@@ -27,6 +28,7 @@ const TOOL_NAMES = [
   'langsmith.trace.name',
 ];
 
+/** The tool's name, from an attribute or from the span's name. */
 export function toolNameOf({ name, attributes }: OtlpSpan): string {
   return firstText(attributes, TOOL_NAMES) || name.replace(/^execute_tool /, '');
 }

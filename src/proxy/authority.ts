@@ -30,7 +30,7 @@ export const PROXY_LEAF_HOURS = { lifetime: 48, renewal: 24 } as const;
 const ALGORITHM = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' };
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
-/** Clients with slow clocks must find the certificate already valid. */
+/** How far in the past the validity of a certificate begins, because the clocks of clients may be slow. */
 const BACKDATED_MS = HOUR_MS;
 const NAME_CONSTRAINTS = '2.5.29.30';
 const SERVER_AUTH = '1.3.6.1.5.5.7.3.1';
@@ -72,6 +72,7 @@ export class Authority {
   }
 
   /**
+   * Makes a certificate for a host. It does not outlive the authority's certificate.
    * @param host the host's name in lower case
    * @param publicKey the public key of the leaf, as SubjectPublicKeyInfo in DER
    */
@@ -130,8 +131,8 @@ function writeBundle(dataDir: string, { cert }: Authority): void {
 }
 
 /**
- * Like `openAuthority`, for a caller that only needs the certificate. An existing certificate for the key is kept even
- * if it names other hosts, because the service may be configured with other hosts.
+ * Like `openAuthority`, for a caller that only needs the certificate. An existing certificate for the key is kept until
+ * it expires, even if it names other hosts, because the service may be configured with other hosts.
  */
 export async function showAuthority(
   dataDir: string,
@@ -242,7 +243,7 @@ function writeDraft(file: string, text: string): string {
   return draft;
 }
 
-/** @returns null if the file has no valid certificate; a new one is then made */
+/** Reads the certificate in a file; null if the file is missing or has no certificate. A new one is then made. */
 function readCertificate(file: string): x509.X509Certificate | null {
   try {
     return new x509.X509Certificate(readFileSync(file, 'latin1'));

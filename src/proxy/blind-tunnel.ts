@@ -5,7 +5,7 @@ import { type ReachableAddresses, UnreachableError } from './reachable-address.t
 
 /** How long a blind tunnel may take to open before the client gets 504. */
 const PROXY_CONNECT_MS = 30_000;
-/** How long a blind tunnel stays open without traffic, and after one of its sides has ended. */
+/** How long a blind tunnel stays open without traffic, while both sides are open, and after one side has ended. */
 const PROXY_IDLE_MS = 3_600_000;
 const PROXY_HALF_OPEN_MS = 60_000;
 
@@ -18,7 +18,8 @@ export interface Target {
 
 /**
  * Connects to the target.
- * @throws UnreachableError for a forbidden destination, ETIMEDOUT, or the system's error
+ * @throws UnreachableError for a forbidden destination, an error with code ETIMEDOUT, the system's error, or the reason
+ *   of `givingUp`
  */
 export async function connectBlind(
   { host, port }: Target,

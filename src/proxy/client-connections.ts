@@ -9,8 +9,9 @@ import { isNear, networkOf } from '../std/network-address.ts';
 import type { TunnelCounts } from './tunnel-counts.ts';
 
 /**
- * Maximum numbers of connections without a tunnel: for all addresses together, and for one address. If a maximum is
- * exceeded, the oldest of these connections is closed.
+ * Maximum numbers of connections without a tunnel: for all addresses together, and for one address. Beyond the maximum
+ * of an address, its oldest such connection is closed. Beyond the other maximum, the oldest such connection of the
+ * address with the most of them is closed.
  */
 export const PROXY_HEADS_MAX = 256;
 export const PROXY_HEADS_PER_ADDRESS = 64;
@@ -39,9 +40,8 @@ export class ClientConnections {
   }
 
   /**
-   * Adds a new connection. If its address, or all addresses together, already have the maximum of connections without a
-   * tunnel, the oldest of these is closed. The oldest is the least likely to be a real client, because a proper head
-   * arrives at once.
+   * Adds a new connection. Closes an older connection if a maximum of connections without a tunnel is reached: the oldest
+   * of an address, because it is the least likely to be a real client, whose head arrives at once.
    * @returns whether the address may have the connection. If not, the connection is not added
    */
   add(socket: Socket): boolean {

@@ -116,8 +116,8 @@ function passOn(
 }
 
 /**
- * @returns the headers for HTTP/1.1, as a flat list of names and values in the order received: `host` in place of
- *   HTTP/2's pseudo-headers, cookies joined, and chunked framing for a body of unknown length
+ * Converts headers for HTTP/1.1, to a flat list of names and values in the order received: `host` first, in place of
+ * HTTP/2's pseudo-headers; at the end the joined cookies, and chunked framing for a body of unknown length.
  */
 function toLines(rawHeaders: readonly string[], host: string, hasBody: boolean): string[] {
   const lines = ['host', host];

@@ -38,7 +38,11 @@ export class NameLookups {
     this.#lookUp = lookUp;
   }
 
-  /** @throws the system's error; never settles when `signal` is aborted before the lookup begins */
+  /**
+   * Looks up a name.
+   * @param signal aborted when the caller no longer wants the result, which may then never come
+   * @throws the system's error
+   */
   find(name: string, signal: AbortSignal): Promise<LookupAddress[]> {
     const { promise, resolve, reject } = Promise.withResolvers<LookupAddress[]>();
     const asker = { signal, resolve, reject };

@@ -1,6 +1,6 @@
 /**
  * The proxy's listener: accepts only CONNECT. A tunnel to a configured host is decrypted and goes through the gateway.
- * Any other tunnel passes blind, and its name is neither reported nor stored. Proxy thread.
+ * Any other tunnel passes blind. Its host is not stored, and is logged only at the level debug. Proxy thread.
  */
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
@@ -120,10 +120,7 @@ export class ProxyServer {
     });
   }
 
-  /**
-   * @returns the port
-   * @throws Error when the address cannot be bound
-   */
+  /** Begins to listen. @returns the port @throws Error when the address cannot be bound */
   async listen(): Promise<number> {
     const { host, port, own_ports, blind } = this.#options;
     const { promise, resolve, reject } = Promise.withResolvers<void>();
@@ -151,7 +148,7 @@ export class ProxyServer {
     look();
   }
 
-  /** @returns when no tunnel is open any more, or after the deadline */
+  /** Resolves when no tunnel is open any more, or after the deadline. */
   async waitForTunnels(deadlineMs: number): Promise<void> {
     const until = performance.now() + deadlineMs;
     while (this.#taken > 0 && performance.now() < until)
@@ -326,7 +323,7 @@ function answer(client: Socket, status: string, words: string, headers = ''): vo
   setTimeout(() => client.destroy(), PROXY_HEAD_MS).unref();
 }
 
-/** @returns null for a request without host and port, or with a body, which CONNECT does not have */
+/** Reads the destination of a CONNECT; null for a request without host and port, or with a body, which CONNECT cannot have. */
 function readTarget({ url = '', headers }: IncomingMessage): Target | null {
   if (headers['content-length'] !== undefined || headers['transfer-encoding'] !== undefined) return null;
   const [, inBrackets, name, digits = ''] =

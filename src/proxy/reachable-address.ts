@@ -1,6 +1,7 @@
 /**
  * The addresses that a blind tunnel may connect to. Link-local addresses are never allowed, because clouds publish a
- * machine's credentials there. The service's own ports are never allowed either. Proxy thread.
+ * machine's credentials there. The ports of this process on this machine's addresses are never allowed either. Proxy
+ * thread.
  */
 import { BlockList, isIP, type LookupFunction } from 'node:net';
 import { networkInterfaces } from 'node:os';
@@ -34,6 +35,7 @@ export class ReachableAddresses {
     this.#ownPorts = ownPorts;
   }
 
+  /** Whether a blind tunnel may connect to the address at this port. */
   allows(address: string, port: number): boolean {
     const reach = reachOf(address);
     if (reach === null || reach === 'never') return false;
@@ -42,8 +44,8 @@ export class ReachableAddresses {
   }
 
   /**
-   * Looks up a name and removes forbidden addresses. The connection uses the checked addresses. So a name whose address
-   * changes after the check cannot bypass it.
+   * Returns a function that looks up a name and removes forbidden addresses; it fails with an UnreachableError if no
+   * address is left. The connection uses the checked addresses, so a change of the name's address cannot bypass the check.
    * @param signal aborted when the result is no longer wanted
    */
   lookupFor(port: number, signal: AbortSignal): LookupFunction {

@@ -21,9 +21,9 @@ const NAMES = [
 type CountName = (typeof NAMES)[number];
 type TunnelKind = 'terminated' | 'blind';
 /**
- * Why a client got no tunnel: not a CONNECT, no key, a forbidden destination, too many tunnels, a failed handshake, a
- * destination that does not answer, too many connections without a tunnel from the client's address, or too many
- * connections from this address.
+ * Why a client got no tunnel, in this order: not a valid CONNECT, no valid key, a forbidden destination, no room for
+ * another tunnel, a failed handshake, a destination that cannot be reached, too many connections without a tunnel, or too
+ * many connections from the client's address.
  */
 export type TunnelRefusal =
   | 'request'
@@ -65,6 +65,7 @@ export class TunnelCounts {
     this.#add(`open_${kind}`, -1);
   }
 
+  /** Counts a client that got no tunnel. */
   refuse(why: TunnelRefusal): void {
     this.#add(`refused_${why}`, 1);
   }

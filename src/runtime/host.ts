@@ -156,13 +156,16 @@ export class ActorHost {
     this.#adopt(link, isOwn);
   }
 
-  /** Takes a link to another actor thread, for tells to its actors. Replaces an earlier one. */
+  /** Takes a link to another host, for tells to its actors. Replaces an earlier link to this host. */
   attachPeer(index: number, link: Link): void {
     this.#links.addPeer(index, link);
     this.#adopt(link, false);
   }
 
-  /** Sends a message from code of this thread that is not an actor. Does not throw if the mailbox is full. */
+  /**
+   * Sends a message from code of this thread that is not an actor. A message that cannot be delivered is counted as a dead
+   * letter.
+   */
   tell(to: ActorAddress, name: string, payload: unknown, bodies: readonly Uint8Array[] = NO_BODIES): void {
     this.#route({ type: 'tell', to, name, payload, bodies });
   }
@@ -279,7 +282,8 @@ export class ActorHost {
   }
 
   /**
-   * @param fromActor a message between actors is still accepted while draining
+   * Puts a message into the mailbox of its actor, which is loaded if necessary, or discards the message.
+   * @param fromActor whether an actor has sent the message; such messages are still accepted while draining
    */
   #deliver(to: ActorAddress, delivery: Delivery, fromActor: boolean): void {
     if (this.#draining.begun && !fromActor) return this.#lost.discard(to, delivery, 'draining', 'draining');
@@ -294,7 +298,10 @@ export class ActorHost {
 
   // ---- dispatch ----
 
-  /** Handles messages until no actor is ready. A reentrant call returns at once, because the outer one continues. */
+  /**
+   * Handles messages until no actor is ready, or, after RUN_BUDGET messages, continues in a later tick. A reentrant call
+   * returns at once, because the outer call continues.
+   */
   #run(): void {
     if (this.#running || this.#mailboxes.closed) return;
     this.#running = true;
@@ -376,7 +383,7 @@ export class ActorHost {
     else this.#draining.check();
   }
 
-  /** @param lost actors of which nothing was stored */
+  /** Releases the effects of a stored batch. @param lost actors of which nothing was stored; their effects are withdrawn */
   #release(batch: Batch, lost: readonly ActorAddress[]): void {
     for (const address of lost) {
       const cell = this.#find(address);

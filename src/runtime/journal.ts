@@ -55,7 +55,7 @@ export interface JournalStore {
    * `load` or `commit`. If such an actor was loaded again in the meantime, it is loaded once more.
    */
   onLost?: ((addresses: readonly ActorAddress[]) => void) | undefined;
-  /** Called when an actor has left memory and all its commits have ended. It is loaded again before its next write. */
+  /** Called when an actor has left memory and all its commits have ended. The actor is loaded again before its next write. */
   letGo?(kind: string, key: string): void;
   /**
    * Makes commits visible to other threads now, in a store that would make them visible later.

@@ -81,7 +81,7 @@ export class ActorKit {
     return this.answerTo(token);
   }
 
-  /** The answer that was kept for later; `none` until it is given. */
+  /** Returns the answer to the ask with this token; `none` until the actor gives the answer. */
   answerTo(token: ReplyToken): KitAnswer {
     return this.#answers.get(token) ?? { type: 'none' };
   }
