@@ -55,6 +55,8 @@ export class FollowedFiles {
   #epoch = 0;
   /** Number of completed erasures, as the live file counts them. */
   #liveErasures = 0;
+  /** First id of that live file; null if no live file was read. */
+  #liveFirstId: number | null = null;
   #erasures = 0;
 
   /**
@@ -264,9 +266,32 @@ export class FollowedFiles {
       this.#liveInode = inode;
       for (const file of sealed) this.#addSealed(file);
       if (live !== null) this.#addLive(live);
-      this.#liveErasures = live?.erasures ?? 0;
+      this.#noteErasuresAnew();
       return;
     }
+  }
+
+  /**
+   * Notes an erasure that was completed since the last `refresh`, although files were rotated or sealed meanwhile. Each
+   * live file counts from 0, and keeps its count when it is sealed.
+   */
+  #noteErasuresAnew(): void {
+    const [firstId, known] = [this.#liveFirstId, this.#liveErasures];
+    this.#liveErasures = this.#live?.erasures ?? 0;
+    this.#liveFirstId = this.#live?.range().first_id ?? null;
+    if (firstId === null) return;
+    const isNew = (from: number, erasures: number) => erasures !== (from <= firstId ? known : 0);
+    const isNewInPart = (part: Part): boolean => {
+      try {
+        return part.last_id >= firstId && isNew(part.first_id, this.#read(part).erasures);
+      } catch (error) {
+        // The file was removed, or its count cannot be read, so it is unknown whether the count has changed.
+        if (error instanceof CaptureFileError) return true;
+        throw error;
+      }
+    };
+    const isErased = isNew(this.#liveFirstId ?? firstId, this.#liveErasures) || this.#parts.some(isNewInPart);
+    if (isErased) this.#erasures += 1;
   }
 
   #addSealed({ path, first_id: first, last_id, sealing: is_sealing }: SealedFile): void {
