@@ -8,6 +8,7 @@ import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { CapturedExchange, ExchangeRecord } from '../../src/domain/exchange.ts';
 import { decodeExchange } from '../../src/providers/decode.ts';
 import { compressZstd, decompressZstd } from '../../src/std/zstd.ts';
+import { AppendLoad } from '../../src/storage/capture/append-load.ts';
 import { EarlyFacts } from '../../src/storage/capture/early-facts.ts';
 import { giveOrder } from '../../src/storage/capture/erase-order.ts';
 import { closeEnv, openCaptureEnv } from '../../src/storage/capture/layout.ts';
@@ -18,7 +19,7 @@ import { findAnywhere, makeExchange } from './captured.ts';
 import { makeFolder } from './folder.ts';
 import { leftOver, NEW, rekey } from './rekeyed.ts';
 
-/** So many in one batch are stored without facts. */
+/** Number of exchanges in a burst: so many arrive too fast to be compressed. */
 const BURST = 1_024;
 /** A request that is not decoded. */
 const GET = { method: 'GET', path: '/v1/models', kind: 'other', shape: null } as const;
@@ -99,9 +100,12 @@ class Log {
     return this;
   }
 
-  /** Stores a burst without facts, and then traffic. */
+  /** Stores a burst without facts, as if appends took all the time, and then traffic. */
   async fill(batches: readonly CapturedExchange[][]): Promise<this> {
+    const share = vi.spyOn(AppendLoad.prototype, 'share', 'get').mockReturnValue(1);
+    onTestFinished(() => share.mockRestore());
     await this.log.append(burst());
+    share.mockReturnValue(0);
     for (const batch of batches) await this.log.append(batch);
     return this;
   }

@@ -59,8 +59,8 @@ import { CaptureTextSources, markExchange } from './text-sources.ts';
  */
 const BATCH_TRIES = 2;
 /**
- * The log is behind if appends take this share of the time, or if this many wait while the next one is stored. The size
- * of a batch is no sign of being behind: at any high rate, many exchanges arrive before a batch is sent
+ * The log is behind if exchanges arrive at a high rate and appends take this share of the time, or if this many appends
+ * wait while the next one is stored. The size of a batch is no sign of being behind: at any high rate, many exchanges arrive before a batch is sent
  * (src/gateway/capture/capture-queue.ts).
  */
 const BEHIND = { share: 0.9, appends: 2 } as const;
@@ -374,7 +374,7 @@ export class CaptureLog {
     try {
       const bodyBytes = countBodyBytes(batch);
       const isTooMuch = this.#load.note(batch.length, bodyBytes);
-      this.#appends.is_behind = this.#isBehind();
+      this.#appends.is_behind = this.#isBehind(isTooMuch);
       const readsLater = this.#appends.is_behind || this.#live.index.isFull;
       const pace = {
         is_pressed: isTooMuch && !this.#queue.isFull,
@@ -395,10 +395,13 @@ export class CaptureLog {
     }
   }
 
-  /** Whether exchanges arrive faster than they are stored. If so, they are indexed later, and other work pauses longer. */
-  #isBehind(): boolean {
+  /**
+   * Whether exchanges arrive faster than they are stored. If so, they are indexed later, and other work pauses longer.
+   * @param isTooMuch whether the rate is so high that there is no time to compress
+   */
+  #isBehind(isTooMuch: boolean): boolean {
     const { share, waiting } = this.#appends;
-    return share >= BEHIND.share || waiting >= BEHIND.appends;
+    return waiting >= BEHIND.appends || (isTooMuch && share >= BEHIND.share);
   }
 
   #commit(encoded: EncodedBatch): void {
