@@ -8,10 +8,10 @@
  *   patterns.jsonl         patterns of the golden runs, one JSON object per line; not part of the student
  *   orders.json            an operator's orders (src/student/orders.ts)
  *
- * A reader sees either the complete old student or the complete new one, for three reasons: a file's content never
- * changes, the manifest is renamed into place after the files are on the disk, and the files of kept versions stay. A
- * reader checks each file's SHA-256 before it uses the file. Without manifest.json no version serves, whatever the
- * directory contains.
+ * A reader sees either the complete old student or the complete new one, for three reasons: the content of a `steps`
+ * file never changes, the manifest is renamed into place after these files are on the disk, and the files of kept
+ * versions stay. A reader checks the SHA-256 of a `steps` file before it uses the file. Without manifest.json no
+ * version serves, whatever the directory contains.
  */
 
 import { createHash, randomUUID } from 'node:crypto';
@@ -59,9 +59,9 @@ const decompress = promisify(zstdDecompress);
 const packr = new Packr({ useRecords: false, moreTypes: true, variableMapSize: true });
 
 type StudentDirectoryFault =
-  /** No such directory, or no manifest in it. */
+  /** The directory does not exist, has no manifest, or does not keep the wanted version. */
   | 'missing'
-  /** The path is not a directory, or the directory has files that are not a student's. */
+  /** The path is not a directory, or the directory has no manifest but files that are not a student's. */
   | 'foreign'
   | 'newer_format'
   | 'damaged'
@@ -81,15 +81,16 @@ export class StudentDirectoryError extends Error {
   }
 }
 
-/** The content of a directory. */
+/** A version that was read from a directory. */
 export interface StudentDirectory {
   manifest: StudentManifest;
-  /** The model that was passed to `publishStudent`. */
+  /** The version's model; from `readMeasuredStudent`, the measured model if the version has a separate one. */
   model: StudentModel;
 }
 
 /**
- * Reads a directory and verifies every byte.
+ * Reads the serving version: its manifest and its model, whose file must match the manifest's SHA-256. The file of a
+ * separately measured model is not read.
  * @throws StudentDirectoryError
  */
 export async function readStudentDirectory(directory: string): Promise<StudentDirectory> {
@@ -99,8 +100,8 @@ export async function readStudentDirectory(directory: string): Promise<StudentDi
       const packed = await readStudentFile(directory, manifest.files.steps);
       return { manifest, model: await unpackModel(join(directory, manifest.files.steps.name), packed) };
     } catch (error) {
-      // Two publications may have removed the file since the manifest was read. Read again: the current
-      // content is complete.
+      // Publications may have removed the file since the manifest was read. Read again: the current version is
+      // complete.
       const now = await readStudentManifest(directory);
       if (now.version === manifest.version || attempt === READ_ATTEMPTS) throw error;
     }
@@ -133,7 +134,7 @@ export async function readStudentManifest(directory: string): Promise<StudentMan
 
 /**
  * Reads one file that a manifest names.
- * @throws StudentDirectoryError when it is missing or does not match the manifest
+ * @throws StudentDirectoryError when the file is missing, cannot be read or does not match the manifest
  */
 export async function readStudentFile(directory: string, file: StudentFile): Promise<Buffer> {
   const path = join(directory, file.name);
@@ -156,7 +157,8 @@ export async function readStudentFile(directory: string, file: StudentFile): Pro
 
 /**
  * Checks that a gateway may wait for its first student in the directory.
- * @throws StudentDirectoryError for a missing directory, or for a directory with other files and no student
+ * @throws StudentDirectoryError for a directory that is missing or cannot be read, for a path that is not a directory,
+ *   and for a directory with other files and no manifest.json
  */
 export async function checkForWaiting(directory: string): Promise<void> {
   const names = await listNames(directory);
@@ -167,9 +169,9 @@ export async function checkForWaiting(directory: string): Promise<void> {
 }
 
 /**
- * Checks that a student may be published in the directory: checks its content and tries to write. Leaves nothing
- * behind.
- * @returns the manifest of the directory's current student; null when it has no student
+ * Checks that a student may be published in the directory: checks the directory's content and tries to write. The
+ * check leaves nothing behind: it removes directories that it had to create.
+ * @returns the manifest of the serving version; null when no version serves
  * @throws StudentDirectoryError for a directory with other content, or one that cannot be written to
  */
 export async function checkForPublishing(directory: string): Promise<StudentManifest | null> {
@@ -238,14 +240,15 @@ interface Publication {
   measured?: StudentModel | null;
   /** false: keep the student as a version, and do not serve it. */
   serves?: boolean;
-  /** Called with the version's number before it becomes visible. */
+  /** Called with the version's number when the version is kept, and before it serves (if it is to serve). */
   before?: (version: number) => Promise<void>;
 }
 
 /**
- * Publishes a student as a new version. Readers get the previous version until this one is complete.
+ * Publishes a student as a new version, and removes versions beyond STUDENT_VERSIONS. Readers get the previous version
+ * until the new one is complete.
  * @returns the manifest as written
- * @throws StudentDirectoryError
+ * @throws StudentDirectoryError; Error for a draft that makes an invalid manifest; errors of `before`
  */
 export async function publishStudent(
   directory: string,
@@ -279,7 +282,8 @@ export async function publishStudent(
 /**
  * Makes a kept version the serving one, in one step.
  * @returns the version's manifest
- * @throws StudentDirectoryError when the directory does not keep the version, or its files do not match the manifest
+ * @throws StudentDirectoryError when the directory does not keep the version, when the file of the version's model
+ *   cannot be used, or when the directory cannot be written to
  */
 export async function serveVersion(directory: string, version: number): Promise<StudentManifest> {
   const manifest = await readVersion(directory, version);
@@ -295,10 +299,11 @@ export async function serveVersion(directory: string, version: number): Promise<
 }
 
 /**
- * Makes a directory serve what another directory serves. Readers get the previous version until this one is complete.
- * @param manifest null: no version serves
+ * Makes a directory serve what another directory serves. Readers get the previous version until the new one is
+ * complete.
+ * @param manifest the manifest of the version to serve; null: no version is to serve
  * @param fetchFile fetches a file that the manifest names and the directory lacks
- * @returns whether another version serves now
+ * @returns whether the serving manifest has changed
  * @throws StudentDirectoryError, including when a file does not match the manifest; errors of `fetchFile`
  */
 export async function adoptStudent(
@@ -340,15 +345,15 @@ async function isWhole(directory: string, file: StudentFile): Promise<boolean> {
 /** A version that a directory keeps. */
 export interface KeptVersion {
   version: number;
-  /** null: its manifest cannot be read. */
+  /** null: the manifest cannot be read. */
   manifest: StudentManifest | null;
-  /** Why the manifest cannot be read; '': it can. */
+  /** Why the manifest cannot be read; '': the manifest was read. */
   problem: string;
 }
 
 /**
- * Every kept version, newest first, the serving one included.
- * @throws StudentDirectoryError when the directory cannot be read
+ * Lists every kept version, newest first, the serving one included. A damaged manifest.json counts as absent.
+ * @throws StudentDirectoryError when the directory is missing or cannot be read
  */
 export async function listVersions(directory: string): Promise<KeptVersion[]> {
   const serving = await findManifest(directory).catch((error: unknown) => {
@@ -372,7 +377,7 @@ export async function listVersions(directory: string): Promise<KeptVersion[]> {
 }
 
 /**
- * Reads a kept version with its model.
+ * Reads a kept version, whether it serves or not: its manifest and its model.
  * @throws StudentDirectoryError
  */
 export async function readStudentVersion(directory: string, version: number): Promise<StudentDirectory> {
@@ -497,7 +502,7 @@ async function readBounded(path: string, most: number): Promise<Buffer | null> {
   }
 }
 
-/** Writes a file that is named by its content. */
+/** Writes a packed model into a file that is named by the SHA-256 of the packed bytes. */
 async function writeSteps(directory: string, bytes: Buffer): Promise<StudentFile> {
   if (bytes.byteLength > STUDENT_BOUNDS.file_bytes) {
     const why = `the steps would take ${bytes.byteLength} bytes, more than ${STUDENT_BOUNDS.file_bytes}`;
@@ -554,9 +559,9 @@ function partialOf(path: string): string {
 }
 
 /**
- * Removes versions beyond STUDENT_VERSIONS, and files of a student that no kept version names. A file that cannot be
- * removed does no harm.
- * @param spared files that are never removed
+ * Removes versions beyond STUDENT_VERSIONS, versions whose manifest cannot be read, files that no kept version names,
+ * and incomplete files older than PARTIAL_KEPT_MS. A file that cannot be removed does no harm.
+ * @param spared manifests of versions that are never removed
  */
 async function removeOld(directory: string, spared: readonly (StudentManifest | null)[]): Promise<void> {
   const named = new Set<string>([MANIFEST_NAME, PATTERNS_NAME, ORDERS_NAME, NAMES_NAME]);

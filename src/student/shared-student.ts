@@ -1,7 +1,7 @@
 /**
- * Shares a student with several gateways through a place outside the machine: a bucket or a folder. The serving version
- * and the operator's orders are copied from the directory where rounds publish to this place, and from there to the
- * gateways' directories. Command line.
+ * Shares a student with several gateways through a place outside the machine: a bucket or a folder. `StudentSharing`
+ * copies the serving version and the operator's orders from the directory where rounds publish into this place.
+ * `StudentFollowing` copies both from the place into a gateway's directory. Command line.
  *
  *   serving.json              the serving version, and the orders; the only object that changes, written last
  *   manifests/<sha256>.json   a version's manifest
@@ -28,7 +28,7 @@ const servingSchema = z.object({
   format: z.literal(FORMAT),
   /** Id of the DATA_DIR that shares the student. */
   source: z.string(),
-  /** The manifest's digest; null: no version serves. */
+  /** SHA-256 of the serving version's manifest; null: no version serves. */
   manifest: digest.nullable(),
   orders: z.unknown(),
 });
@@ -48,9 +48,9 @@ export class StudentSharing {
   readonly #directory: string;
   readonly #place: StudentPlace;
   readonly #source: string;
-  /** The content of serving.json; null before the first check. */
+  /** The content of serving.json as this object last wrote it; null before that. */
   #shared: string | null = null;
-  /** The digest of the manifest that serving.json names. */
+  /** SHA-256 of the manifest in the serving.json that this object last wrote; null: none. */
   #manifest: string | null = null;
 
   constructor(directory: string, place: StudentPlace, source: string) {
@@ -106,7 +106,11 @@ export class StudentSharing {
     await this.#put(`manifests/${hashOf(text)}.json`, Buffer.from(text));
   }
 
-  /** Removes files that no version in the directory names. A gateway that is fetching such a file checks again. */
+  /**
+   * Removes from the place all manifests except one, and the files that no version in the directory names. A gateway
+   * that is fetching a removed file checks again.
+   * @param manifest SHA-256 of the manifest that stays
+   */
   async #removeOld(manifest: string): Promise<void> {
     const kept = new Set([`manifests/${manifest}.json`]);
     for (const version of await listVersions(this.#directory))
@@ -128,8 +132,9 @@ export class StudentSharing {
 export class StudentFollowing {
   readonly #directory: string;
   readonly #place: StudentPlace;
-  /** Digest of the manifest that serves in this directory; undefined before the first check. */
+  /** SHA-256 of the manifest that was last adopted; null: no version serves; undefined before the first check. */
   #manifest: string | null | undefined;
+  /** The orders that were last applied, as JSON; null before the first check. */
   #orders: string | null = null;
 
   constructor(directory: string, place: StudentPlace) {
@@ -138,7 +143,9 @@ export class StudentFollowing {
   }
 
   /**
-   * Checks once for changes, and applies them. @returns what has changed in the directory; null: nothing
+   * Checks once for changes, and applies them to the directory.
+   * @returns `student`: another version serves, and the orders may have changed, too; `orders`: only the orders have
+   *   changed; null: nothing has changed
    * @throws SharedStudentError, including when nothing is shared yet; StudentDirectoryError; errors of the place
    */
   async look(): Promise<'orders' | 'student' | null> {
@@ -200,7 +207,7 @@ async function readServing({ store, objects }: StudentPlace): Promise<z.output<t
   }
 }
 
-/** Reads the directory's orders; null for a damaged file, which is then replaced. */
+/** Reads the directory's orders; null when they cannot be read. The shared orders then replace them. */
 async function readLocalOrders(directory: string): Promise<Orders | null> {
   return readOrders(directory).catch(() => null);
 }

@@ -1,6 +1,7 @@
 /**
- * A report on the student in a directory: its versions, the agents of the serving version with their state, and what it
- * has served and saved. Reads only files. Server threads and the command line, when an operator asks.
+ * A report on the student in a directory: its versions, the agents of the serving version (without one, of the newest
+ * version) with their state, and what the student has served and saved. Reads only files, and writes only an agent's
+ * name. Server threads and the command line, when an operator asks.
  */
 import { describeKindRefusal } from '../domain/kind-refusal.ts';
 import type { StudentReport } from '../domain/student-report.ts';
@@ -26,8 +27,8 @@ export interface StudentPlaces {
 }
 
 /**
- * Makes the report.
- * @param places null if relegation is off
+ * Reads the student's files, and makes the report. A file that cannot be read is listed in `problems`.
+ * @param places null if relegation is off; the report is then empty
  */
 export async function reportStudent(places: StudentPlaces | null): Promise<StudentReport> {
   const nothing: StudentReport = {
@@ -80,7 +81,7 @@ export async function reportStudent(places: StudentPlaces | null): Promise<Stude
 /**
  * Names an agent variant of the student in a directory.
  * @param name null removes the name
- * @returns the variant's new name; null if the directory knows no such variant
+ * @returns the variant's name as it is shown now; null if relegation is off or the report lists no such variant
  */
 export async function renameAgent(
   places: StudentPlaces | null,
@@ -95,8 +96,8 @@ export async function renameAgent(
 }
 
 /**
- * A version that is kept.
- * @param serving the serving version; null when none serves
+ * Describes a kept version for the report. Fields of a manifest that cannot be read are null.
+ * @param serving the number of the serving version; null when none serves
  */
 export function describeVersion(
   { version, manifest, problem }: KeptVersion,
@@ -121,7 +122,9 @@ export function describeVersion(
   };
 }
 
-/** The agents of a version with their state, and those that audits or operators have suspended. */
+/**
+ * Describes the agents of a version with their state, and then all other agents in the watch's report.
+ */
 export function describeAgents(
   { coverage }: StudentManifest,
   orders: Orders,
@@ -173,5 +176,8 @@ type ListedAgent = Pick<
   'agent' | 'title' | 'tools' | 'threshold' | 'runs' | 'measured' | 'kinds'
 >;
 
-/** Figures for an agent that is not in the manifest: it belongs to another version or is beyond the bound. */
+/**
+ * Figures for an agent that is not in the manifest: the agent belongs to another version or is beyond the manifest's
+ * bound.
+ */
 const UNLISTED = { tools: [], threshold: 0, runs: 0, measured: { steps: 0, served: 0, errors: 0 } };

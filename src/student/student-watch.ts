@@ -1,7 +1,7 @@
 /**
- * The watch over a student, with its file. It writes changes within seconds and a suspension at once; no step waits for
- * the file. It also applies an operator's orders. The student's thread. Server threads and the command line only report
- * what the file holds.
+ * The watch over a student, with its file. The watch writes changes within seconds and a suspension at once; no step
+ * waits for the file. The watch also applies an operator's orders. The student's thread. Server threads and the command
+ * line only report what the file contains (`reportWatched`).
  */
 
 import { kindOfForm } from './model/answer-form.ts';
@@ -41,7 +41,7 @@ export class StudentWatch {
     this.#watch = this.#make(kept);
   }
 
-  /** Continues from the file, if there is one; a damaged file is logged, and the watch starts again. */
+  /** Continues from the file, if there is one. A file that cannot be read is logged, and the watch starts again. */
   static async open(options: StudentWatchOptions, terms: StudentTerms): Promise<StudentWatch> {
     let kept: DriftCopy | null = null;
     try {
@@ -59,7 +59,8 @@ export class StudentWatch {
   }
 
   /**
-   * Whether a run may be served at all. The run's identity is computed only if the version serves a share of the runs.
+   * Whether a run is in the share of runs that this version serves.
+   * @param identityOf computes the run's identity; called only if the version does not serve all runs
    */
   admits(identityOf: () => string): boolean {
     const { version } = this.#terms;
@@ -91,7 +92,10 @@ export class StudentWatch {
     return shareOf(this.#orders, this.#terms.version);
   }
 
-  /** Records a comparison, and logs its consequences. */
+  /**
+   * Records a comparison of the student's answer with the upstream's. If the comparison leads to a suspension, the
+   * suspension is logged, and the file is written at once.
+   */
   note(agent: string, kind: string, agreed: boolean): void {
     const suspension = this.#watch.note(agent, kind, agreed);
     if (suspension !== null) this.#tell(suspension);
@@ -120,7 +124,7 @@ export class StudentWatch {
     this.#timer = null;
   }
 
-  /** Writes what has not been written yet. */
+  /** Writes what has not been written yet, and waits until the file is written. */
   async close(): Promise<void> {
     if (this.#timer !== null) this.#save();
     await this.#saving;
@@ -159,8 +163,8 @@ export class StudentWatch {
 }
 
 /**
- * A report from the watch's file, for callers without a running student. @param kept the file's content; null: there is
- * no file
+ * Makes a report from the watch's file, for callers without a running student.
+ * @param kept the file's content; null: there is no file
  */
 export function reportWatched(kept: DriftCopy | null, orders: Orders): WatchedAgentReport[] {
   if (kept === null) return markOrders([], orders);

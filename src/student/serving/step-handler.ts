@@ -1,7 +1,7 @@
 /**
- * Handles the steps of server threads: reads each step, asks the student whether it is covered, and returns an answer
- * that is ready for the wire, or the reason why not. Any failure here, of the input or of the student,
- * becomes such a reason. The student's thread.
+ * Handles the steps of server threads: reads each step, asks the student whether the step is covered, and replies with
+ * an answer that is ready for the wire, or with the reason why the upstream must answer. Any failure, of the input or
+ * of the student, becomes such a reason. A step whose time is over gets no reply. The student's thread.
  *
  * A student of kind `exemplar` answers at once. A student of kind `http` waits for its service, for several steps at
  * the same time.
@@ -52,7 +52,10 @@ import { TOO_LATE } from './student-service.ts';
 import { ToolSchemas } from './tool-schemas.ts';
 import type { Wire } from './wire.ts';
 
-/** Maximum number of answers in shadow mode that wait for the upstream's answer. */
+/**
+ * Maximum number of steps that are remembered for each server thread (`Handled`), in every mode. Beyond it, the oldest
+ * are forgotten: their answers are not compared, and their amounts stay in the ledger.
+ */
 const SHADOWED_ANSWERS = 1_000;
 
 /** The student's core: `Student` of src/student/model. */
@@ -77,7 +80,7 @@ export interface AnsweringService {
 /** The watch over the student: `StudentWatch`. */
 interface StepWatch {
   readonly terms: { readonly valid_until_ms: number | null };
-  /** Whether this run is in the share of runs that the student serves. */
+  /** Whether the run with this identity is in the share of runs that the student serves. */
   admits(identityOf: () => string): boolean;
   judge(agent: string, kind: string): 'serve' | 'audit' | 'suspended';
   note(agent: string, kind: string, agreed: boolean): void;
@@ -127,15 +130,18 @@ interface ReadStep {
   place: StepPlace;
 }
 
-/** What is remembered of a step for comparisons, and in case the server thread withdraws the step. Keep it small. */
+/**
+ * What is remembered of a step for a comparison, and in case the server thread withdraws the step. SHADOWED_ANSWERS of
+ * these objects exist for each server thread, so keep them small.
+ */
 interface Handled {
   wire: RelegationWire;
   place: StepPlace | null;
   /** Marks of the given answer. */
   marks: string[];
-  /** Amounts entered in the ledger. */
+  /** Amounts entered in the ledger; null: the step was not served. */
   counted: ({ agent: string; step: PricedStep } & Parameters<StepLedger['add']>[1]) | null;
-  /** Aborts the request to the service. */
+  /** Aborts the requests to the service; null: none is open. */
   asking: AbortController | null;
   /**
    * Shadow mode and audits: the answer that would have been served, its agent and, if sticky relegation is on, the
@@ -326,8 +332,9 @@ export class StepHandler {
   }
 
   /**
-   * Asks the service for an answer, and sends it.
-   * @param own the answer derived from golden steps, if it must agree
+   * Asks the service for its answers to a step, and passes on the first if all agree. Otherwise declines the step. The
+   * time limit and a withdrawal end the requests without a reply.
+   * @param own the answer derived from golden steps, which must agree, too; null: none
    */
   async #askService(
     service: AnsweringService,
@@ -364,8 +371,9 @@ export class StepHandler {
   }
 
   /**
-   * Sends an answer, if it may be served and is not audited.
-   * @param service the request to the service; null: no request
+   * Sends an answer to the server thread. Declines the step if the answer may not be served. In shadow mode and for an
+   * audit, keeps the answer for a comparison with the upstream's.
+   * @param service the request to the service; null: the core gave the answer
    * @param judging how to decide whether the upstream's answer is equivalent, and the form of answer whose evidence
    *   counts; without a form, the evidence of the kind counts
    */
@@ -476,8 +484,9 @@ export class StepHandler {
   }
 
   /**
-   * Compares the student's answer with the upstream's. Under sticky relegation, the run continues as if the student's
-   * answer had been served; after an audit, only if both answers agree.
+   * Compares the student's answer with the upstream's, and records the result in the watch and the ledger. An answer of
+   * the upstream that cannot be read is not compared. Under sticky relegation, the run then continues in shadow mode as
+   * if the student's answer had been served; after an audit, only if both answers agree.
    */
   #compare(
     message: Extract<ClientMessage, { type: 'compare' }>,
@@ -507,7 +516,10 @@ export class StepHandler {
     post({ type: 'compared', agreed, reading_differs });
   }
 
-  /** Counts a step that the upstream serves. If the student gave the previous answer, this is a late take-over. */
+  /**
+   * Notes a step that the upstream serves, in mode `on` only. If the student gave the previous answer, the step enters
+   * the ledger as a late take-over, with its cost.
+   */
   #noteLeft({ request, body, place }: ReadStep, agent: string | null): void {
     const { mode, ledger } = this.#options;
     if (mode !== 'on' || ledger === undefined) return;
@@ -582,9 +594,10 @@ const RESULT_IDS: Readonly<Record<RelegationWire, Buffer>> = {
 };
 
 /**
- * The id of the call that the last result in a raw body answers. A match is always a field, because quotes inside a
- * text are escaped. The field may still belong to a tool's input; the step then goes to the upstream, which does no
- * harm.
+ * Finds the id of the call that the last tool result in a raw body answers. A match is always a field, because quotes
+ * inside a text are escaped. The field may still belong to a tool's input; the step then goes to the upstream, which
+ * does no harm.
+ * @returns null if the body has no such field, or if the last one has no valid id
  */
 export function findLastResultId(body: Buffer, key: Buffer = RESULT_IDS.messages): string | null {
   // Search forwards first, which is fast when there is no match; then backwards, because the last match is near the
@@ -598,7 +611,8 @@ export function findLastResultId(body: Buffer, key: Buffer = RESULT_IDS.messages
 
 /**
  * Reads the upstream's answer for a comparison.
- * @returns null for anything but a whole answer of text and calls
+ * @returns null for a status other than 200, and for an answer that cannot be read, contains an error or has no stop
+ *   reason
  */
 function readUpstreamAnswer(
   wire: RelegationWire,
@@ -619,7 +633,7 @@ function readUpstreamAnswer(
 }
 
 /**
- * Whether the two answers agree.
+ * Whether the student's answer and the upstream's agree.
  * @param content the upstream's answer, read from its bytes by another reader than the one used in teaching
  */
 function agreeWith(
@@ -632,5 +646,5 @@ function agreeWith(
   return isWhole && upstreamAnswer.stop_reason === studentAnswer.stop_reason && agrees(content);
 }
 
-/** The blocks, besides thinking, of answers that a student can give. */
+/** The blocks that an upstream's answer may have: those that a student can give, and thinking. */
 const GIVEN_BLOCKS: ReadonlySet<TurnBlock['type']> = new Set(['text', 'tool_call', 'thinking'] as const);
