@@ -7,9 +7,9 @@
  * can still be read by id.
  *
  * A row needs only records, except for two values from bodies: the run's first words and, if the records show no fault,
- * whether the run is golden. Both values are read once and kept with the row until the run continues. A page reads
- * bodies for at most CAPTURE_LIST_READING_MS. Values that it had no time to read are null. While no request waits,
- * these values are read first, and then the values of all other runs, newest first.
+ * whether the run is golden. Both values are kept with the row. The verdict is made again when the run has continued. A
+ * page reads bodies for about CAPTURE_LIST_READING_MS. Values that the page had no time to read are null. While no
+ * request waits, these values are read first, and then the values of all other runs, newest first.
  */
 import type { CapturedActivity, CapturedRunRow, ChildRunName, WindowSums } from '../domain/captured-run.ts';
 import type { GoldenReason } from '../domain/golden.ts';
@@ -74,13 +74,17 @@ const CAPTURE_LISTED_RUNS = 100_000;
 const SHORT_RUN_EXCHANGES = 4_096;
 /** Maximum number of exchanges of a run that is judged by its bodies. */
 const CAPTURE_JUDGED_EXCHANGES = 2_000;
-/** Maximum number of runs that were shown without a verdict and wait to be judged next. */
+/**
+ * Maximum number of runs that were shown with unknown values and are read next. Also the maximum number of parents not
+ * yet in the list whose child runs are remembered. Beyond it, the oldest leave.
+ */
 const CAPTURE_WANTED_RUNS = 1_000;
 /** Maximum characters of a run's first words in a list. */
 const CAPTURE_TASK_CHARACTERS = 200;
 
 /** Where a page begins and what it shows. */
 export interface RunPageQuestion {
+  /** Maximum number of rows. */
   limit: number;
   /** Only runs after this place in the list; null: begin with the first run. */
   after: PagePlace | null;
@@ -90,7 +94,7 @@ export interface RunPageQuestion {
   /** Runs that began with an earlier exchange are not shown; absent: all are shown. */
   not_before?: number;
   /**
-   * false: the page's counts may be too small. Then a page of the newest runs tests no runs beyond its end, so that all
+   * false: the page's counts may be wrong. Then a page of the newest runs tests no runs beyond its end, so that all
    * pages together test each run once.
    */
   is_counted?: boolean;
@@ -121,7 +125,8 @@ export interface CapturedRunPage {
 /** Selects the runs that are summed. */
 export interface WindowQuestion {
   /**
-   * Only runs whose last answer or reported end is at or after this time, in milliseconds since the epoch.
+   * Only runs whose last answer is at or after this time, in milliseconds since the epoch. For runs that were only
+   * reported, the reported end counts, or the start before the end is reported.
    */
   from_ms: number;
   now_ms: number;
@@ -383,7 +388,11 @@ export class CapturedRuns {
     if (fresh.first_turn_id === first_turn_id) run.task = task;
   }
 
-  /** The place of a run in the list, and the reported run that belongs to it, may change with its exchanges. */
+  /**
+   * Moves a run in the table if its start has changed, and joins the run with a reported run again if its trace or
+   * session has changed.
+   * @param before the run's values before exchanges were added
+   */
   #followStart(run: ListedRun, before: RunStart): void {
     const { first_ms, trace_id, session_id } = readStart(run);
     if (first_ms !== before.first_ms) this.#table.move(run, before.first_ms);
@@ -405,7 +414,7 @@ export class CapturedRuns {
     this.#note(parent);
   }
 
-  /** A run of the list, loaded or not. */
+  /** Finds a run of the list, and reads its stored row if the run is not loaded; undefined if it is not in the list. */
   #find(runId: string): ListedRun | undefined {
     const run = this.#runs.get(runId);
     if (run !== undefined || this.#loadedTo === 0) return run;
@@ -500,7 +509,11 @@ export class CapturedRuns {
     return tally === undefined ? undefined : { first_id: tally.first_id, last_id: tally.last_id };
   }
 
-  /** The captured run that a reported run belongs to by its trace or session; undefined if it belongs to no run. */
+  /**
+   * Finds the captured run that a reported run belongs to by its trace or session. Until all runs are loaded, only the
+   * loaded ones are searched.
+   * @returns the id of the newest such run; undefined if there is none
+   */
   findJoined(reportedId: string): string | undefined {
     const run = this.#isWhole(0)
       ? this.#followed().findJoined(reportedId)
@@ -508,7 +521,7 @@ export class CapturedRuns {
     return run?.tally.summary.run_id ?? undefined;
   }
 
-  /** One run's row; undefined when it is neither in the list nor reported. */
+  /** Makes one run's row; undefined when the run is neither in the list nor reported. */
   row(source: ExchangeSource, runId: string, hasTime: HasTime, nowMs: number): CapturedRunRow | undefined {
     const run = this.#find(runId);
     if (run === undefined) {
@@ -605,7 +618,8 @@ export class CapturedRuns {
   }
 
   /**
-   * Counts the values of a field over the matching runs. It reads no bodies, so runs that are not read do not count.
+   * Counts the values of a field over the matching runs. No bodies are read: a run does not count if only its bodies
+   * could tell whether it matches.
    */
   countValues({ field, contains, limit, query, now_ms, not_before = 0 }: ValuesQuestion): CountedValues {
     const search = this.#startSearch(query, now_ms);
@@ -625,7 +639,10 @@ export class CapturedRuns {
     return { ...counter.most(limit), is_whole: false };
   }
 
-  /** Sums the runs of a window, from the newest on. Its cost does not depend on the number of stored runs. */
+  /**
+   * Sums the runs of a window, from the newest on. Captured runs that began more than WINDOW_LOOKED.began_ms before the
+   * window do not count. `is_whole` is false if WINDOW_LOOKED.runs or `not_before` ended the search early.
+   */
   sumWindow(source: ExchangeSource, question: WindowQuestion, hasTime: HasTime): WindowSums {
     const { from_ms, now_ms, query, of_query, not_before = 0 } = question;
     const search = this.#startSearch(query, now_ms);
@@ -721,7 +738,7 @@ export class CapturedRuns {
     return { test: compileRunQuery(query, reader, nowMs), keyOf, reader };
   }
 
-  /** Whether a question is about all runs, and all are loaded. */
+  /** Whether a question is about all runs (`not_before` is 0), and all runs are loaded. */
   #isWhole(not_before: number): boolean {
     return this.#loadedTo === 0 && not_before === 0;
   }
@@ -739,7 +756,7 @@ export class CapturedRuns {
     );
   }
 
-  /** The first runs of a page, and the counts of all runs. */
+  /** Finds the first runs of a page that match or may match, and counts the runs that were searched. */
   #findCandidates(search: RunSearch, wanted: number, question: RunPageQuestion): FoundCandidates {
     const { query, after, not_before = 0, is_counted = true, now_ms } = question;
     if (!this.#isWhole(not_before)) return this.#scan(search, wanted, question);
@@ -844,9 +861,10 @@ export class CapturedRuns {
   }
 
   /**
-   * Reads the newest run with unknown values. Runs that changed recently are skipped, because they may change again
-   * soon.
-   * @returns false if there is no such run
+   * Searches for the newest run with unknown values, and reads it. Each call continues where the last one ended, and
+   * examines at most LOOKED_AT_ONCE runs. Runs that changed recently are skipped, because they may change again soon.
+   * @param settled_ms runs whose last answer is later are skipped; milliseconds since the epoch
+   * @returns true if another call may find more; false at the end of the list
    */
   readUnread(source: ExchangeSource, settled_ms: number): boolean {
     let left = LOOKED_AT_ONCE;
@@ -869,14 +887,17 @@ export class CapturedRuns {
   }
 
   /**
-   * Reads values that a query may need, for all runs. Does nothing until all runs are loaded.
-   * @returns false if nothing is left to read
+   * Fills the table's columns with values that a query may need, for all runs. Does nothing until all runs are loaded.
+   * @returns true if there is more to fill; false if not, or if not all runs are loaded
    */
   prepare(hasTime: HasTime): boolean {
     return this.#loadedTo === 0 && this.#followed().columns.prepare(hasTime);
   }
 
-  /** How many loaded runs of the list began before an exchange. */
+  /**
+   * Counts the loaded runs that began before an exchange: the place of that exchange in `#order`. Loads older runs until
+   * one of them began before the exchange.
+   */
   #placeBefore(before: number): number {
     while (before <= (this.#order[0]?.tally.first_id ?? 0) && this.loadSome());
     let low = 0;
@@ -889,7 +910,7 @@ export class CapturedRuns {
     return low;
   }
 
-  /** Removes the oldest runs beyond the maximum, several at once so that the cost per run is small. */
+  /** Removes the oldest runs: a 64th of the maximum at once, so that the cost per run is small. */
   #dropOldest(): void {
     this.#loadAll();
     const count = Math.ceil(this.#max / 64);
@@ -938,9 +959,9 @@ export class CapturedRuns {
   }
 
   /**
-   * Reads a run's unknown values while there is time; otherwise the run is queued. Values whose bodies are in a bucket and
-   * cannot be read now stay unknown.
-   * @param mayWait whether they are read later
+   * Reads a run's unknown values while there is time; otherwise the run is queued. Values whose bodies are in a bucket
+   * and cannot be read now stay unknown.
+   * @param mayWait whether a run with such bodies is queued, too
    */
   #read(source: ExchangeSource, run: ListedRun, hasTime: HasTime, mayWait = this.#fetchesLater): void {
     try {

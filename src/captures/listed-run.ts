@@ -41,13 +41,13 @@ export interface ListedRun {
    * false if an exchange was stored after a later exchange. The tally must then be made again before the run is judged.
    */
   is_in_order: boolean;
-  /** The run's first turn; 0 before it. */
+  /** Id of the run's first turn; 0: no turn yet. */
   first_turn_id: number;
-  /** The user's first words; null if not read yet. */
+  /** The user's first words; '': none, or they cannot be read; null: not read yet. */
   task: string | null;
   /**
-   * Verdict on the captured copy, up to the run's exchange `judged_id`; null if not judged yet. `is_whole`: the run's
-   * bodies were read.
+   * Verdict on the captured copy, up to the run's exchange `judged_id`; null if not judged yet. `golden` is null if the
+   * run could not be judged. `is_whole`: the verdict is not from the records alone.
    */
   verdict: { golden: boolean | null; reasons: GoldenReason[]; is_whole: boolean } | null;
   judged_id: number;
@@ -57,7 +57,7 @@ export interface ListedRun {
   unpriced_turns: number;
   /** Turns whose price is a guess, or whose tokens are estimated. */
   estimated_turns: number;
-  /** Its child runs, the first NAMED_CHILD_RUNS. */
+  /** The run's first child runs, at most NAMED_CHILD_RUNS. */
   children: readonly ChildRunName[];
   /** The run's slot in the table of all runs (run-table.ts); -1 without one. */
   slot: number;
@@ -136,7 +136,8 @@ export function writeListedRun(run: ListedRun): Buffer {
 
 /**
  * Restores a run from its row.
- * @throws Error for bytes that {@link writeListedRun} has not written
+ * @param bytes a row made by {@link writeListedRun}
+ * @throws Error for bytes that are not JSON, and for a row of another format
  */
 export function readListedRun(bytes: Buffer): ListedRun {
   const row = JSON.parse(bytes.toString()) as Row;

@@ -3,7 +3,7 @@
  * and makes the row that the list shows. Pure; capture reader, command line.
  *
  * A captured run and a reported run are the same run if they have the same id, or if the id of the reported run is the
- * trace or session of the captured run, as in telemetry without run ids.
+ * trace of the captured run or, for a run without a parent, its session, as in telemetry without run ids.
  */
 import type { CapturedRunRow } from '../domain/captured-run.ts';
 import type { GoldenReason } from '../domain/golden.ts';
@@ -34,7 +34,7 @@ export interface SaidOfRuns {
   /** A person's marks on a run, for a query over all runs: fast, but possibly some seconds old. */
   marksOf(runId: string): RunMarks;
   reportedOf(runId: string): ReportedRun | undefined;
-  /** The reported runs with an id; several if organizations used the same one. */
+  /** All reported runs with an id; several if several organizations used the same id. */
   allReportedOf(runId: string): readonly ReportedRun[];
   reported(): Iterable<ReportedRun>;
   /** The ids of runs whose marks or reported runs changed. */
@@ -71,7 +71,7 @@ export function idOf({ listed, reported }: RunEntry): string {
   return listed?.tally.summary.run_id ?? reported!.run_id;
 }
 
-/** The reported run that belongs to a captured run. */
+/** Finds the reported run that belongs to a captured run: by its id, its trace or its session; null: none. */
 export function findReported(
   { tally: { summary } }: ListedRun,
   said: Pick<SaidOfRuns, 'reportedOf'>,
@@ -151,7 +151,10 @@ function idsOf(run: RunEntry): string[] {
   return run.reported === null || run.reported.run_id === id ? [id] : [id, run.reported.run_id];
 }
 
-/** Whether one of the texts that the query field `text` searches matches; docs/queries.md lists these texts. */
+/**
+ * Whether a run has a matching text among those that the query field `text` searches; docs/queries.md lists them.
+ * @param matchesShared tests texts that many runs share, such as names of models
+ */
 function someWord(
   { listed, reported }: RunEntry,
   { tags, note }: RunMarks,
@@ -296,8 +299,8 @@ function makeChoices(
 }
 
 /**
- * Counts how often a monitor fired. If the run's steps were not reported, the count comes from the verdict, which knows
- * only firings near the end of the run.
+ * Counts how often a monitor fired. If the run was not reported, the count comes from the verdict, which knows only
+ * firings near the end of the run.
  */
 function countFired({ listed, reported }: RunEntry, monitor: MonitorName): number {
   if (reported !== null) return reported.fired[MONITOR_NAMES.indexOf(monitor)] ?? 0;
@@ -312,7 +315,7 @@ export function quickWordsOf(run: RunEntry, said: SaidOfRuns): RunWords {
   return { outcome: outcomeOf(run), ...marksOf(run, said) };
 }
 
-/** The part of {@link quickWordsOf} that decides about a verdict. */
+/** The outcome and mark of {@link quickWordsOf}, which can overrule a verdict. */
 export function quickOutcomeOf(run: RunEntry, said: SaidOfRuns): Pick<RunWords, 'outcome' | 'mark'> {
   return { outcome: outcomeOf(run), mark: marksOf(run, said).mark };
 }

@@ -17,10 +17,10 @@ import {
 } from './run-query.ts';
 import { placeRange } from './values.ts';
 
-/** true: it matches; null: unknown yet. */
+/** Whether a run matches; null: unknown yet. */
 export type Verdict = boolean | null;
 
-/** Reads the runs of a list. A missing field matches no run of the list. */
+/** Reads the runs of a list. A condition on a missing field matches no run, and its negation matches every run. */
 export interface RunReader<Run> {
   /**
    * The run's values of each name field; null: not read yet. The field `text` has all values in which a query's plain
@@ -29,9 +29,12 @@ export interface RunReader<Run> {
   names: Partial<Record<NameField, (run: Run) => readonly string[] | null>>;
   /** null: the run has no such number. */
   numbers: Partial<Record<NumberField, (run: Run) => number | null>>;
-  /** Milliseconds since the epoch. */
+  /** When the run began, in milliseconds since the epoch. */
   started: (run: Run) => number;
-  /** null: the run has not ended. */
+  /**
+   * When the run ended, in milliseconds since the epoch. A captured run has the time of its last answer, even if it goes
+   * on. null: the end is not known.
+   */
   finished: (run: Run) => number | null;
   choices: Partial<Record<ChoiceField, (run: Run, value: string) => Verdict>>;
   /** A faster test whether a run has one of some values; null: `choices` has the field, or the list lacks it. */
@@ -275,7 +278,7 @@ function compileName({ text, is }: NameValue): (lower: string) => boolean {
   return (lower) => lower.includes(wanted);
 }
 
-/** Fields of a query that a list cannot read: its runs have no such value. */
+/** Lists the fields of a query that a list of runs cannot read, because its runs have no such values. */
 export function listUnreadFields<Run>({ terms }: RunQuery, reader: RunReader<Run>): QueryField[] {
   const isRead = ({ kind, field }: Term): boolean => {
     if (kind === 'name') return reader.names[field] !== undefined;
@@ -286,7 +289,12 @@ export function listUnreadFields<Run>({ terms }: RunQuery, reader: RunReader<Run
   return [...new Set(terms.filter((term) => !isRead(term)).map(({ field }) => field))];
 }
 
-/** The sort value of a run; the smallest number for a run without the value, which comes last in both directions. */
+/**
+ * Compiles an order into sort values: runs with larger values come first.
+ * @param sort null: newest first
+ * @returns `keyOf` makes a run's sort value. A run that lacks the field gets the smallest value, and comes last in both
+ *   directions. `order` is the order used.
+ */
 export function compileSort<Run>(
   sort: SortOrder | null,
   reader: RunReader<Run>,

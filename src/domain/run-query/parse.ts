@@ -1,4 +1,7 @@
-/** Reads the text of a run query. An error points at the word and names the nearest known one. Pure; any thread. */
+/**
+ * Reads the text of a run query. An error points at the faulty part of the text. For an unknown field or value, it names
+ * the nearest known one, if any is near. Pure; any thread.
+ */
 import { findNearestName } from '../../std/nearest-name.ts';
 import { MONITOR_NAMES } from '../monitors/names.ts';
 import {
@@ -178,7 +181,7 @@ function readChoice(field: string, value: QueryValue, known: readonly string[]):
   throw new RunQueryError(message, value, nearest);
 }
 
-/** `infinite_loop`, a part of names such as `loop`, or one of them with a number of steps: `infinite_loop>2`. */
+/** Reads `infinite_loop`, a part of names such as `loop`, or either with a number of steps: `infinite_loop>2`. */
 function readMonitor(word: QueryWord, value: QueryValue): MonitorValue {
   checkEquals(word, value);
   const [, name = '', operator = '', number = ''] = /^([^<>=]*)(>=|<=|>|<|=)?(.*)$/.exec(value.text)!;
@@ -192,7 +195,7 @@ function readMonitor(word: QueryWord, value: QueryValue): MonitorValue {
   return { text: name, monitors, steps };
 }
 
-/** `cost`: largest first; `cost-asc`: smallest first. */
+/** Reads a sort. `cost` and `cost-desc`: largest first; `cost-asc`: smallest first. */
 function readSort(word: QueryWord): SortOrder {
   const [value] = word.values;
   const [, name = '', direction] = /^(.*?)(-asc|-desc)?$/.exec(value!.text.toLowerCase())!;

@@ -5,43 +5,51 @@
 import type { MonitorName } from '../monitors/names.ts';
 import type { ChoiceField, NameField, NumberField, SortField, TimeField } from './fields.ts';
 
-/** Bounds of a query. */
+/** Bounds of a query: characters, terms, and values of one term. */
 export const RUN_QUERY_BOUNDS = { characters: 2_000, terms: 64, values: 64 } as const;
 
-/** A text that a name must contain. */
+/** A text that a name must contain or equal, in any case of letters. */
 export interface NameValue {
   text: string;
-  /** `part`: it contains the text; `whole`: it is the text. `*` stands for any characters in both. */
+  /** `part`: the name contains the text; `whole`: the name is the text. `*` stands for any characters in both. */
   is: 'part' | 'whole';
-  /** Whether it was in quotes. For `text`, the words must then be in this order. */
+  /** Whether the text was in quotes. For the field `text`, the words must then be in this order. */
   is_phrase: boolean;
 }
 
-/** A number with its original text, so that it is printed unchanged. */
+/** An end of a range of numbers. */
 export interface NumberBound {
+  /** In milliseconds for a duration. */
   value: number;
+  /** The number as it was written, so that it is printed unchanged. */
   text: string;
+  /** true: the range does not contain the value itself. */
   is_open: boolean;
 }
 
-/** A point in time: an age, or a calendar span (a day, a minute) in milliseconds since the epoch. */
+/**
+ * A point in time: an age, or a span from a day down to a millisecond, in milliseconds since the epoch. `text` is the
+ * point as it was written; `to_ms` is not part of the span.
+ */
 export type TimePoint = { age_ms: number; text: string } | { from_ms: number; to_ms: number; text: string };
 
+/** A range of numbers; null: no bound at this end. */
 export interface NumberRange {
   low: NumberBound | null;
   high: NumberBound | null;
 }
 
+/** A range of times; null: no bound at this end. */
 export interface TimeRange {
-  /** From this point on; `is_after`: from the end of its span on. */
+  /** From this point on; `is_after`: from the end of the point's span on. */
   low: { point: TimePoint; is_after: boolean } | null;
-  /** Up to this point; `is_before`: up to the beginning of its span. */
+  /** Up to the end of this point's span; `is_before`: up to the beginning of the span. */
   high: { point: TimePoint; is_before: boolean } | null;
 }
 
 /**
  * The monitors that a word names completely or in part, and the number of steps at which one of them must have
- * fired; null: any number.
+ * fired; null: at least one step.
  */
 export interface MonitorValue {
   text: string;

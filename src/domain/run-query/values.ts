@@ -15,14 +15,14 @@ const UNITS_MS: Readonly<Record<string, number>> = {
 const SPAN = /(\d+(?:\.\d+)?)(ms|[smhdw])/gy;
 const MAX_AGE_MS = 100 * 366 * DAY_MS;
 
-/** @returns null for a text that is not a number; `10k`, `1.5M`, `$0.5` and `1_000` are numbers */
+/** Reads a number such as `10k`, `1.5M`, `$0.5` or `1_000`; null for another text. */
 function readNumber(text: string): number | null {
   const found = /^\$?(\d[\d_]*(?:\.\d+)?|\.\d+)([kmgb]?)$/i.exec(text);
   if (found === null) return null;
   return Number(found[1]!.replaceAll('_', '')) * MULTIPLES[found[2]!.toLowerCase()]!;
 }
 
-/** @returns milliseconds of `90s`, `2m`, `1h30m` or `500ms`; null for a text that is not a duration */
+/** Reads a duration such as `90s`, `2m`, `1h30m` or `500ms`, in milliseconds; null for another text. */
 function readDuration(text: string): number | null {
   let sum = 0;
   SPAN.lastIndex = 0;
@@ -35,8 +35,9 @@ function readDuration(text: string): number | null {
 }
 
 /**
- * Reads a point in time.
- * @returns an age, a day or a minute; null for another text
+ * Reads a point in time. A time without a zone is in UTC.
+ * @returns an age; or a day, minute, second or millisecond, depending on how exact the text is; null for another text,
+ *   and for an age above MAX_AGE_MS
  */
 export function readTimePoint(text: string): TimePoint | null {
   const age_ms = readDuration(text);
@@ -56,8 +57,8 @@ export function readTimePoint(text: string): TimePoint | null {
 }
 
 /**
- * Reads a range of numbers.
- * @returns null for a value that is not a range of numbers
+ * Reads a range of numbers, or of durations in milliseconds. A single number without an operator is a range of one.
+ * @returns null for a value that is not such a range
  */
 export function readNumberRange(
   text: string,
@@ -80,14 +81,14 @@ export function readNumberRange(
   return { low: bound!, high: bound! };
 }
 
-/** A duration without a unit is in seconds. */
+/** Reads a duration without a unit, which is in seconds. @returns milliseconds; null for another text */
 function readSeconds(text: string): number | null {
   return /^\d+(?:\.\d+)?$/.test(text) ? Number(text) * 1_000 : null;
 }
 
 /**
  * Reads a range of times.
- * @returns null for a value that is not a range of times, such as an age by itself
+ * @returns null for a value that is not a range of times, such as an age without an operator
  */
 export function readTimeRange(text: string, operator: QueryOperator): TimeRange | null {
   const ends = operator === '' ? text.split('..') : [text];
@@ -108,7 +109,7 @@ export function readTimeRange(text: string, operator: QueryOperator): TimeRange 
   return { low: { point, is_after: false }, high: { point, is_before: false } };
 }
 
-/** Where a range begins, and where it ends, in milliseconds since the epoch; the end is not part of it. */
+/** Computes where a range begins and ends, in milliseconds since the epoch. The end is not part of the range. */
 export function placeRange({ low, high }: TimeRange, nowMs: number): { from_ms: number; to_ms: number } {
   const place = (point: TimePoint, isEnd: boolean): number =>
     'age_ms' in point ? nowMs - point.age_ms : isEnd ? point.to_ms : point.from_ms;
