@@ -27,8 +27,9 @@ interface ApiOptions {
 }
 
 /**
- * At LOG_LEVEL=debug, every request is logged; internal failures are always logged. Log lines contain the
- * route of the request, but no body, header or query.
+ * Makes the function that answers requests. It logs internal failures, at most LINES_PER_SECOND, with the path of the
+ * request; at LOG_LEVEL=debug it also logs every answer, with its route. Log lines contain no body, no query, and no
+ * header except `x-request-id`.
  */
 export function createApi(
   services: ApiServices,
@@ -65,7 +66,8 @@ class LineBudget {
   #suppressed = 0;
 
   /**
-   * @returns how many lines were omitted since the last one; null if this one must be omitted, too
+   * Asks for one more line.
+   * @returns how many lines were omitted since the last written one; null if this line must be omitted, too
    */
   spend(nowMs: number): number | null {
     const second = Math.floor(nowMs / 1000);

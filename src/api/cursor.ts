@@ -4,16 +4,20 @@
  */
 import { valueViolation } from '../contract/violation.ts';
 
-/** @param place the last parts of a row's key */
+/**
+ * Writes a cursor.
+ * @param place the parts of the last row's key that {@link readCursor} returns again
+ */
 export function writeCursor(place: readonly (string | number)[]): string {
   return Buffer.from(JSON.stringify(place)).toString('base64url');
 }
 
 /**
+ * Reads a cursor.
  * @param kinds the required type of each part: a number, or the maximum number of characters of a text, which
  *   must fit into a key
- * @returns null without a cursor
- * @throws SchemaViolation for a value that no page returned
+ * @returns the parts of the last row's key; null without a cursor, or for an empty one
+ * @throws SchemaViolation for a value that is not a cursor with parts of these types
  */
 export function readCursor(
   cursor: string | null | undefined,

@@ -1,6 +1,6 @@
 /**
- * Finds the route of a request and makes the answer, including 404, 405 and errors as `{"detail":
- * …}`. Server threads.
+ * Finds the route of a request and makes the answer. Errors, including 404 and 405, are answered with `{"detail": …}`.
+ * Server threads.
  */
 import { pathsOf } from '../contract/endpoint.ts';
 import {
@@ -26,11 +26,12 @@ interface UnroutedRequest extends Omit<ApiRequest, 'params' | 'address'> {
   crowded_out?: boolean;
 }
 
-/** Receives every internal failure with its cause; the caller gets only the catalogue's text. */
+/** Receives every failure that is logged ({@link isOurs}), with its cause. The caller gets only the catalogue's text. */
 type ReportFailure = (error: CatalogueError, request: UnroutedRequest, requestId: string) => void;
 
 /**
- * Describes an answered request for log and metrics. No field can contain a secret from the caller.
+ * Describes an answered request for log and metrics. From the caller come only the method, and the request id if the
+ * caller chose one.
  */
 export interface Answered {
   request_id: string;
@@ -125,8 +126,8 @@ export function compileDispatch(routes: readonly ApiRoute[], options: DispatchOp
       const chosenRoute = match.route;
       const waits = shared?.admit(request) ?? null;
       if (waits !== null) {
-        // Values of the connection, such as the address, are read before the wait, because they are
-        // lost when it closes.
+        // `RoutedRequest` reads the address before the wait (except for `bearer` endpoints), because the address is
+        // lost when the connection closes.
         const routed = new RoutedRequest(request, match);
         return waits.then(() => chosenRoute.handle(routed)).then(finish, fail);
       }
@@ -139,10 +140,10 @@ export function compileDispatch(routes: readonly ApiRoute[], options: DispatchOp
 }
 
 /**
- * Refuses unknown host names. A web page that points its own host name at this address (DNS rebinding) has no
- * credential. A caller with a credential may use any host name, because agents use names of their network; a
- * wrong credential is refused later. On open routes a credential is not checked and proves nothing, because a
- * page can send any header.
+ * Whether the host name of a request is accepted. A web page that points its own host name at this address (DNS
+ * rebinding) has no credential. A caller with a credential may use any host name, because agents use names of their
+ * network; a wrong credential is refused later. On a route that checks no credential, a credential proves nothing,
+ * because a page can send any header.
  */
 function isWelcome({ headers }: UnroutedRequest, { endpoint }: ApiRoute, hosts: AllowedHosts): boolean {
   if (endpoint.any_host === true || hosts.allows(headers.get('host'))) return true;
@@ -182,7 +183,7 @@ class RoutedRequest implements ApiRequest {
   }
 }
 
-/** A failure after checks that add headers to every answer. */
+/** A failure, with the headers that earlier checks of the request add to every answer. */
 export class FailedCall extends Error {
   override readonly cause: CatalogueError;
   readonly headers: ApiReply['headers'];
@@ -221,7 +222,7 @@ export function renderError(error: CatalogueError | SchemaViolation, allowed?: (
   return jsonReply(error.status, toApiBody(error), headers);
 }
 
-/** The route and the parameters of a path. Requests with the same path share this object. */
+/** The route and the parameters of a path. Requests with the same path and method may share this object. */
 interface Match {
   readonly route: ApiRoute;
   readonly params: Readonly<Record<string, string>>;
@@ -323,14 +324,20 @@ function openSegment(): Segment {
   return { literals: new Map(), parameter: null, ends: new Map() };
 }
 
-/** The path's segments without the empty first one and without the empty last one of a trailing slash. */
+/**
+ * Splits a path at its slashes. The first segment is the empty one before the first slash; the empty segment after a
+ * trailing slash is removed.
+ */
 function splitPath(path: string): string[] {
   const steps = path.split('/');
   if (steps.length > 2 && steps.at(-1) === '') steps.pop();
   return steps;
 }
 
-/** The target of the segments from `at` on; literals take precedence over parameters. */
+/**
+ * Finds where the segments from `at` on lead in the table. Literals take precedence over parameters.
+ * @returns null if no route has this path
+ */
 function findPath(segment: Segment, steps: readonly string[], at: number): Segment | null {
   if (at === steps.length) return segment.ends.size > 0 ? segment : null;
   const step = steps[at]!;
@@ -347,8 +354,9 @@ function readParams({ params }: End, steps: readonly string[]): Record<string, s
 }
 
 /**
- * @throws CatalogueError `not_found` for a segment that is not percent-encoded UTF-8, because no name
- * contains such bytes.
+ * Decodes a percent-encoded segment.
+ * @throws CatalogueError `not_found` for a segment that is not percent-encoded UTF-8, because no name contains such
+ *   bytes
  */
 function decodeSegment(segment: string): string {
   // The server represents each byte as one character.

@@ -201,8 +201,8 @@ function dashboardFacts({ version, gateway = null, live = null, control }: ApiSe
 }
 
 /**
- * The routes. The API description and its page are made at the first request for them, because
- * making them would take a fifth of a thread's start.
+ * Makes the table of routes. The API description and its page are made at the first request for them, because making
+ * them would take a fifth of a thread's start.
  */
 export function apiRoutes(services: ApiServices): ApiRoute[] {
   const { version, probes } = services;
@@ -240,7 +240,8 @@ export function apiRoutes(services: ApiServices): ApiRoute[] {
 }
 
 /**
- * @returns the result of the first call of `make`
+ * Delays a computation until its result is needed, and keeps the result.
+ * @returns a function that calls `make` at its first call, and returns the result of `make` at every call
  */
 function onDemand<T>(make: () => T): () => T {
   let made: T | undefined;
