@@ -9,7 +9,10 @@ import type { LedgerReport, LedgerRow, LedgerTotal } from '../domain/student-led
 import { boundError } from './model/error-bound.ts';
 import { readWholeJson, writeWhole } from './whole-file.ts';
 
-/** Maximum number of days of the ledger, of agents per day, and of bytes of its file. */
+/**
+ * Maximum number of days of the ledger (the oldest are dropped), of agents per day (further ones count as
+ * OTHER_AGENTS), and of bytes of the ledger's file.
+ */
 export const LEDGER = { days: 90, agents: 100, file_bytes: 8 << 20 } as const;
 /** How soon a change of the ledger is written. */
 const LEDGER_SAVE_MS = 2_000;
@@ -55,7 +58,7 @@ type DayCounts = z.output<typeof counts>;
 
 const OTHER_AGENTS = '(other)';
 
-/** Counts that can be summed. */
+/** Counts that are summed as whole numbers and never fall below 0. The amounts in dollars are summed separately. */
 const SUMMED = [
   'served',
   'compared',
@@ -210,7 +213,7 @@ export class KeptLedger {
   }
 
   /**
-   * Continues from the file, if there is one; a damaged file is logged, and the ledger starts empty.
+   * Continues from the file, if there is one. A file that cannot be read is logged, and the ledger starts empty.
    * @param path null: keep the ledger only in memory
    */
   static async open(path: string | null, log: LedgerLog): Promise<KeptLedger> {
@@ -238,7 +241,7 @@ export class KeptLedger {
     return this.#ledger.copy();
   }
 
-  /** Takes over what the previous thread counted after it wrote the file. */
+  /** Replaces the counts by those of the previous thread, which are newer than the file, and writes them. */
   takeOver(copy: LedgerCopy): void {
     this.#ledger = new DayLedger(copy);
     this.#save();

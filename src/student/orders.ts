@@ -12,8 +12,8 @@ import { STUDENT_BOUNDS } from './model/manifest.ts';
 import { readWholeJson, writeWhole } from './whole-file.ts';
 
 /**
- * Maximum numbers of suspensions, of lifted suspensions (the oldest are dropped), and of versions with a share of the
- * runs.
+ * Maximum numbers of suspensions (more are refused), of lifted suspensions, and of versions with a share of the runs
+ * (of both, the oldest are dropped).
  */
 export const ORDERS = { suspended: 200, resumed: 200, shares: 16 } as const;
 
@@ -139,7 +139,10 @@ export function shareOf({ shares }: Orders, version: number): number {
   return shares.find((listed) => listed.version === version)?.share ?? 1;
 }
 
-/** Sets the share of a version in orders. */
+/**
+ * Sets the share of a version in orders. A share of 1 removes the version's entry. Beyond ORDERS.shares, the oldest
+ * entry is dropped.
+ */
 export function orderShare(orders: Orders, version: number, share: number): Orders {
   const kept = orders.shares.filter((listed) => listed.version !== version);
   return { ...orders, shares: share < 1 ? [...kept, { version, share }].slice(-ORDERS.shares) : kept };

@@ -75,7 +75,10 @@ function codesOf(reasons: readonly GoldenReason[]): GoldenCode[] {
   return [...new Set(reasons.map(({ code }) => code))];
 }
 
-/** Whether the request is too large to read. The size of a compressed body is unknown before decoding. */
+/**
+ * Whether the body of a request or an answer is too large to read. For a compressed body the bound is a 16th, because
+ * the decoded size is not known.
+ */
 function isLarge({ headers, bytes }: ExchangeRecord['request']): boolean {
   const isPacked = headers.some(
     ([name, value]) => name.toLowerCase() === 'content-encoding' && value.trim().toLowerCase() !== 'identity',

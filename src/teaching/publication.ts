@@ -16,7 +16,7 @@ import {
   type MeasuredFigures,
 } from './taught-student.ts';
 
-/** The student that the directory serves. */
+/** The serving version: its manifest, and the model that the manifest's figures describe. */
 export interface PublishedStudent {
   manifest: StudentManifest;
   model: StudentModel;

@@ -2,8 +2,9 @@
  * One round of `distill` and `loop`: reads the capture database, teaches a student, measures it, and publishes it if it
  * is good enough. The round's own thread (round-thread.ts); plain data in and out.
  *
- * An interrupted round leaves only a changed cache (`OUT.work/`), which the next round reuses, because publishing is a
- * single rename.
+ * An interrupted round never leaves half a student in service, because a version begins to serve with a single rename.
+ * It may leave a changed cache (`OUT.work/`), which the next round reuses, new patterns, and a kept version that does
+ * not serve.
  */
 
 import { join } from 'node:path';
@@ -61,9 +62,9 @@ const CACHE_BYTES = 4 * 1024 * 1024;
 const DIGEST_CODE = 'digest-23';
 
 export interface RoundOptions {
-  /** An absolute path. */
+  /** Absolute path of the capture database. */
   db: string;
-  /** '' if nothing is stored. */
+  /** The student's directory, or the folder of an export; '' if nothing is stored. */
   out: string;
   student: StudentKind;
   gate: Gate;
@@ -108,9 +109,9 @@ interface RoundPatterns {
 /** The result of a round. */
 export interface RoundReport {
   outcome: 'published' | 'kept' | 'nothing' | 'evaluated';
-  /** Why nothing new was published; '' if a student was published. */
+  /** Why nothing new was published; '' if a student was published, or if an evaluated student could be. */
   reason: string;
-  /** Version of the student that the directory serves now; null if it has no student. */
+  /** The version that the directory serves now; null if none serves, or if the round only evaluated. */
   version: number | null;
   material: Omit<GoldenMaterial, 'taught' | 'patterns'>;
   /** Golden runs with steps to teach. */
@@ -212,7 +213,11 @@ function describeWaiting(version: number): string {
   return `version ${version} is stored but not published, because an operator pinned the serving version: understudy student publish ${version}`;
 }
 
-/** @returns why no new student is made: the same material already gave one; null: it did not */
+/**
+ * Checks whether the same material already gave the serving version, or a kept one while an operator pins the serving
+ * version.
+ * @returns why no new student is made; null: the material is new
+ */
 async function findSame(
   out: string,
   before: StudentManifest | null,
@@ -394,8 +399,8 @@ async function savePatterns(
 }
 
 /**
- * Reads the published student.
- * @returns null: the published student is unreadable. It cannot be compared, and a new student replaces it
+ * Reads the serving version with the model that was measured.
+ * @returns null if this version is unreadable: it cannot be compared, and a new student replaces it
  */
 async function readPublished(out: string, warn: (words: string) => void): Promise<PublishedStudent | null> {
   try {

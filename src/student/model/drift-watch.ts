@@ -7,7 +7,8 @@
  *
  * A kind is `young` until enough of its answers were compared, then `trusted`. After one disagreement the kind is
  * `suspect`: every step is audited, so that no wrong answer is served until the kind is cleared or suspended. A
- * suspension ends by an operator's order, or when a later student arrives. The kind is `suspect` then.
+ * suspension ends by an operator's order, or when a student arrives that was made after the suspension. The kind is
+ * `suspect` then.
  */
 
 import { kindOfForm } from './answer-form.ts';
@@ -43,7 +44,7 @@ export interface StudentTerms {
   made_at_ms: number;
   /** Largest error rate among served steps. */
   promise: number;
-  /** null: it does not expire. */
+  /** When the student expires, in milliseconds since the epoch; null: never. */
   valid_until_ms: number | null;
 }
 
@@ -122,8 +123,8 @@ export class DriftWatch {
   }
 
   /**
-   * Records the result of an audited step.
-   * @returns the suspension that follows; null when nothing changes
+   * Records the result of an audited step. An agent beyond DRIFT.agents is not watched.
+   * @returns the suspension that follows; null: none
    */
   note(agent: string, kind: string, agreed: boolean): Suspension | null {
     const watched = this.#watch(agent);
@@ -157,7 +158,9 @@ export class DriftWatch {
 
   /**
    * Lifts a suspension by an operator's order. Later steps are audited until the kind is cleared.
-   * @param kind null for all kinds of the agent
+   * @param kind null for the agent as a whole and all its kinds
+   * @param beforeMs only suspensions up to this time are lifted, in milliseconds since the epoch
+   * @returns whether a suspension was lifted
    */
   resume(agent: string, kind: string | null, beforeMs: number): boolean {
     const watched = this.#agents.get(agent);
@@ -211,7 +214,7 @@ export class DriftWatch {
     return watchedKind.observed < DRIFT.trusted ? 'young' : 'trusted';
   }
 
-  /** The fewer comparisons exist, the more steps are audited. */
+  /** Computes the share of steps that is audited: the fewer comparisons exist, the larger. */
   #shareOf(compared: number): number {
     const more = Math.max(1, (DRIFT.young_factor * DRIFT.young) / (DRIFT.young + compared));
     return Math.min(1, this.#share * more);

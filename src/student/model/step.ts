@@ -42,7 +42,7 @@ export interface StepDigest {
   unsupported: string;
   /** Whether thinking is on. A tool call would then need a thinking block before it. */
   is_thinking: boolean;
-  /** Names of the tools that may be called; null: calls are not allowed. */
+  /** Names of the tools that may be called, at most 200; null: no tool may be called. */
   callable: string[] | null;
   /** Whether a tool must be called. */
   must_call: boolean;

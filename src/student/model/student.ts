@@ -1,6 +1,6 @@
 /**
- * The student of kind `exemplar`: answers a live step that resembles its golden steps. For a student of kind `http` it
- * finds the step's agent and how unusual the step is, and a service answers. Pure; the student's thread.
+ * The student of kind `exemplar`: answers a live step that resembles its golden steps. For a student of kind `http` this
+ * file finds the step's agent and how unusual the step is, and a service answers. Pure; the student's thread.
  *
  * A live step is near the prototypes of its agent and stage whose decisive marks it shares (student-fit.ts defines
  * these). Its nonconformity, how unlike the golden steps it is, comes from four doubts: neighbours with another answer,
@@ -149,8 +149,8 @@ class ReadyStage {
   }
 
   /**
-   * Number of the step's marks that always occurred with another label, plus negations that never occurred
-   * with this label.
+   * Counts what speaks against a label: the step's marks, sentences and comparisons that always occurred with another
+   * label count once, and negations that never occurred with this label count twice.
    */
   countContradictions(step: StepDigest, compared: readonly number[], label: number): number {
     let count = 0;
@@ -169,7 +169,8 @@ class ReadyStage {
   }
 
   /**
-   * The prototypes near the step's vector, nearest first, with the distance: the share of worth in which they differ.
+   * Finds the prototypes near the step's vector, nearest first, with the distance: the share of worth in which they
+   * differ. `between` is additional distance for numbers between the golden numbers on both sides of a threshold.
    */
   findNear(step: StepDigest): {
     near: { prototype: Prototype; distance: number }[];
@@ -303,7 +304,8 @@ export class Student {
   }
 
   /**
-   * Whether answers of this kind are served. A service may give kinds of answers that no golden step had.
+   * Whether answers of this kind are served. An agent without limits serves all kinds; with limits, a kind that is not
+   * listed is not served, for example a service's answer of a kind that no golden step had.
    * @param score the step's score; null to accept any score
    */
   serves(agent: string, kind: string, score: number | null = null): boolean {
@@ -320,8 +322,9 @@ export class Student {
   }
 
   /**
-   * Whether the service may be asked. Golden steps need not agree on an answer, because the service's own measured
-   * agreement counts.
+   * Decides whether the service may be asked. Golden steps need not agree on an answer, because the service's own
+   * measured agreement counts. If the caller also wants the student's own answer (`second`), the step is covered only
+   * with such an answer.
    */
   #mayAsk(
     step: StepDigest,
@@ -340,7 +343,10 @@ export class Student {
     return { covered: true, answer, score, support: 1, agent };
   }
 
-  /** How unlike golden steps a step is, for a service that answers it. The student's own answer does not matter. */
+  /**
+   * Measures how unlike golden steps a step is, for a service that answers the step. The student's own answer does not
+   * matter. `reason` says why there is no score; with a score it is `too_far`.
+   */
   assess(step: StepDigest): { agent: string; score: number | null; reason: UncoveredReason } {
     const found = this.#place(step);
     if ('reason' in found) return { agent: found.agent, score: null, reason: found.reason };
@@ -368,6 +374,7 @@ export class Student {
     return { agent, ready, ...placed };
   }
 
+  /** Finds the student's answer to a step and the score of this answer, whatever the threshold. */
   propose(step: StepDigest): Proposal {
     const found = this.#place(step);
     const isPlaced = !('reason' in found);
@@ -554,8 +561,9 @@ const CLASSES_FILLED = 4;
 const COMPARED_SHARE = 0.25;
 
 /**
- * The answer of the first class whose template can be filled.
- * @returns the reason when no template can be filled
+ * Fills the templates of the classes with the most votes, and takes the first answer whose values come from the step. If
+ * another class with enough votes gives other values, the answer's doubt rises.
+ * @returns the reason when no template gives an answer
  */
 function fillAnswer(
   classes: readonly (readonly [number, number])[],

@@ -61,13 +61,12 @@ export type ClientMessage =
 export interface StepFinding {
   /** The step's agent; null when unknown. */
   agent: string | null;
-  /** Kind of the student's answer; null when it has no answer. */
+  /** Kind of the student's answer; null when the student has no answer that it could serve. */
   kind: string | null;
   /** How unlike golden steps the step is, 0 to 1; null if it was not compared. */
   score: number | null;
   /**
-   * The student's answer as JSON: blocks of turn.ts with exact numbers. Absent if the answer is served, or if there is
-   * no answer.
+   * The student's answer as JSON: blocks of turn.ts with exact numbers. Present only in shadow mode and for audits.
    */
   answer?: string;
 }
@@ -123,9 +122,9 @@ export type DeclineReason = (typeof DECLINE_REASONS)[number];
 /** Every reason why a step goes to the upstream, in `relegation.fallbacks` of the stats. */
 export const FALLBACK_REASONS = [
   ...DECLINE_REASONS,
-  /** The student would have served it; the upstream serves it, for comparison. */
+  /** The student would have served the step; the upstream serves the step, for comparison. */
   'audit',
-  /** Shadow mode: the student would have served it. */
+  /** Shadow mode: the student would have served the step. */
   'shadow',
   /** The directory holds no student, or none that can be read. */
   'no_student',

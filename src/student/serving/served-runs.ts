@@ -3,7 +3,8 @@
  * to take it over (GW_RELEGATION_STICKY=on). The student may serve a step under two conditions: the upstream has served
  * no step of the run, and the step begins its conversation or follows an answer of the student. It follows that the
  * student gave all earlier answers, too. Runs that are unknown, because of a restart, a crash, or a long pause, go to
- * the upstream. The student's thread, which sees the steps of all server threads.
+ * the upstream, and so does a conversation that begins at a later step (`seq` > 1) of an unknown run. The student's
+ * thread, which sees the steps of all server threads.
  *
  * An answer with calls is identified by the calls' ids, which are random. An answer without calls is identified by a
  * hash of the whole conversation up to it. A run without a label (`x-svc-run`) is identified only by its answers.
@@ -15,7 +16,7 @@ import { ID_CHARACTERS } from '../../limits.ts';
 import { canonicalJson } from '../../std/exact-json.ts';
 import { RELEGATED_ANSWERS } from './limits.ts';
 
-/** Maximum number of runs that the student's thread remembers. The oldest are forgotten. */
+/** Maximum number of runs that the student's thread remembers. The least recently used are forgotten. */
 const RELEGATED_RUNS = 50_000;
 
 /** Who serves a run. */
@@ -28,9 +29,11 @@ export interface ServedRunsCopy {
   answers: [mark: string, run: string][];
 }
 
-/** What matters here about a step. */
+/** The run of a step, and the step's place in its conversation. */
 export interface StepPlace {
+  /** The run's label; null: none. */
   run_id: string | null;
+  /** The step's number in the run, from 1; null: unknown. */
   seq: number | null;
   /** Whether the conversation has no answer yet. */
   is_fresh: boolean;
@@ -61,7 +64,7 @@ export class ServedRuns {
     return mark !== null && this.#answers.get(mark) === run ? null : 'unknown_run';
   }
 
-  /** Whether a conversation may continue from an answer with that id; cheap, used before anything is parsed. */
+  /** Whether the student is known to have given the answer with this mark. Cheap: used before anything is parsed. */
   knows(mark: string): boolean {
     return this.#answers.get(mark) !== undefined;
   }
@@ -110,7 +113,7 @@ export class ServedRuns {
   }
 }
 
-/** The position of a step in its conversation. */
+/** Finds the place of a step in its conversation, and the mark of the conversation's last answer. */
 export function placeStep(request: NormalRequest, runId: string | null, seq: number | null): StepPlace {
   const at = request.messages.findLastIndex(({ role }) => role === 'assistant');
   const place = { run_id: runId, seq, is_fresh: at < 0 };
@@ -120,7 +123,7 @@ export function placeStep(request: NormalRequest, runId: string | null, seq: num
   return { ...place, mark };
 }
 
-/** An identity that is the same at each step of a run: its label, or else its beginning. */
+/** Makes an identity that is the same at each step of a run: the run's label, or else a hash of its first messages. */
 export function identifyRun(request: NormalRequest, runId: string | null): string {
   if (runId !== null) return keyOf(runId);
   const answered = request.messages.findIndex(({ role }) => role === 'assistant');
@@ -128,7 +131,8 @@ export function identifyRun(request: NormalRequest, runId: string | null): strin
 }
 
 /**
- * A hash of a request's conversation, which {@link markAnswer} continues. Its size does not depend on the conversation.
+ * Hashes a request's conversation; {@link markAnswer} continues the hash. The size of the hash's state does not depend
+ * on the conversation.
  */
 export function hashRequest(request: NormalRequest): Hash {
   return hashConversation(request, request.messages.length);

@@ -66,7 +66,7 @@ export function drawId(prefix: string, characters: number): string {
   return id;
 }
 
-/** Pieces of a text; no piece ends within a surrogate pair. */
+/** Cuts a text into pieces of at most DELTA_CHARACTERS; no piece ends within a surrogate pair. '': no pieces. */
 export function cutText(text: string): string[] {
   const pieces: string[] = [];
   for (let at = 0; at < text.length; ) {
@@ -79,7 +79,7 @@ export function cutText(text: string): string[] {
   return pieces;
 }
 
-/** Fields of a request except `leftOut` and those that are null. */
+/** Collects the fields of a request, except those in `leftOut`, those that are null, and `__proto__`. */
 export function otherFields(body: JsonObject, leftOut: ReadonlySet<string>): Record<string, unknown> {
   const fields: Record<string, unknown> = {};
   for (const key of Object.keys(body)) {
@@ -90,7 +90,7 @@ export function otherFields(body: JsonObject, leftOut: ReadonlySet<string>): Rec
   return fields;
 }
 
-/** Collects the names of broken rules. */
+/** Collects the names of broken rules. `list` returns the first BREACHES_MAX of them, sorted. */
 export class Breaches {
   readonly #names = new Set<string>();
 
