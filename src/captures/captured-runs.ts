@@ -512,7 +512,7 @@ export class CapturedRuns {
   /**
    * Finds the captured run that a reported run belongs to by its trace or session. Until all runs are loaded, only the
    * loaded ones are searched.
-   * @returns the id of the newest such run; undefined if there is none
+   * @returns the id of the newest such run; undefined without such a run
    */
   findJoined(reportedId: string): string | undefined {
     const run = this.#isWhole(0)

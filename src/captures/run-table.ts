@@ -1,7 +1,7 @@
 /**
  * All runs of a list, each in a numbered slot: captured runs with the reported runs that belong to them, and reported
- * runs that were not captured. It follows changes of single runs, so that a question does not join all runs again. It
- * keeps the runs' values in columns, and their order by start. Pure; capture reader.
+ * runs that were not captured. The table follows changes of single runs, so that a question does not join all runs
+ * again. It keeps the runs' values in columns, and their order by start. Pure; capture reader.
  *
  * Memory: some hundred bytes for each run. The table is made for the first question that reads all runs, and again after a
  * change that it cannot follow.
@@ -40,7 +40,7 @@ export class RunTable {
   readonly #byOtherId = new Map<string, ListedRun[]>();
   /** Number of captured runs that a reported run belongs to; absent: none. */
   readonly #joined = new Map<ReportedRun, number>();
-  /** By run id. */
+  /** Reported runs that belong to no captured run, by their id. */
   readonly #lone = new Map<string, LoneRun[]>();
 
   /** @param find a captured run of the list by its id */
@@ -64,7 +64,7 @@ export class RunTable {
     return this.#entries[slot]!;
   }
 
-  /** The entry of a captured run; null if the table is not made. */
+  /** The entry of a captured run; null if the table is not made, or does not contain the run. */
   entryOf(run: ListedRun): RunEntry | null {
     const entry = this.#isMade ? this.#entries[run.slot] : null;
     return entry?.listed === run ? entry : null;
@@ -86,7 +86,7 @@ export class RunTable {
   }
 
   /**
-   * Follows the statements about runs.
+   * Makes the table if necessary, and otherwise follows the statements about runs that have changed since.
    * @param runs all captured runs of the list, ascending by their first exchange
    */
   follow(runs: readonly ListedRun[]): void {
@@ -115,8 +115,8 @@ export class RunTable {
   }
 
   /**
-   * Follows a captured run that began earlier than was known.
-   * @param started_ms the start that was known
+   * Follows a change of a captured run's start.
+   * @param started_ms the start before the change, in milliseconds since the epoch
    */
   move(run: ListedRun, started_ms: number): void {
     const entry = this.entryOf(run);

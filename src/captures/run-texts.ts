@@ -64,7 +64,7 @@ export class RunTexts {
   }
 
   /**
-   * The places of the query's texts in a run.
+   * Finds the places of the query's texts in a run. A text that there is no time to read is left out.
    * @param hasTime whether more texts may be read
    */
   placesIn(runId: string, hasTime: () => boolean): FoundText[] {
@@ -79,7 +79,7 @@ export class RunTexts {
   }
 
   /**
-   * What the query has searched; null if it has no text.
+   * Counts what the query could not search; null if the query searches no text in the index.
    * @param ranges the stored exchanges
    */
   searched(ranges: readonly { first_id: number; last_id: number }[]): SearchedExchanges | null {

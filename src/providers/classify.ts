@@ -1,6 +1,6 @@
 /**
- * Decides from method and path alone whether a request is a model turn, and its shape. Pure; runs on server threads
- * once per request, so it compares ends of strings, allocates nothing and uses no regex.
+ * Decides from a request's route, method and path whether the request is a model turn, and which shape it has. Pure;
+ * runs on server threads once per request, so it compares ends of strings, allocates nothing and uses no regex.
  *
  * Decisions:
  *
@@ -45,7 +45,7 @@ const CLASSES = WIRE_LIST.map(({ shape, paths }) => ({
 }));
 
 /**
- * Kind and shape of a request. Never throws, whatever the path holds.
+ * Finds the kind and shape of a request. Never throws, whatever the path holds.
  * @param route the route table's entry that accepted it
  * @param method as on the wire, or in lower case as uWebSockets.js gives it
  * @param path raw, without the route's own prefix (`/gemini`, `/bedrock/{region}`) and without the query

@@ -63,7 +63,10 @@ export interface Conversation {
    * answer. When two runs began alike, it shows which of them a request continues.
    */
   answered: string | null;
-  /** Such a prefix made from the answer's id, if the provider keeps the answer, otherwise null. */
+  /**
+   * If the provider keeps the answer: such a prefix made from the id of the provider's conversation, or else from the
+   * answer's id. Otherwise null.
+   */
   answered_id: string | null;
   /** The answer alone; null without a finished answer, and for one that is too short to identify. */
   answer_alone: string | null;
@@ -142,7 +145,11 @@ export function fingerprintConversation(
 
 export const remembered = new RememberedConversations();
 
-/** Hashes the messages of a request after those that were hashed before. @param prefixes receives their hashes */
+/**
+ * Hashes the messages of a request. Messages whose hashes are remembered from an earlier request, apart from the first,
+ * are not hashed again.
+ * @param prefixes receives the hashes of all messages
+ */
 function addMessages(
   state: ChainState,
   messages: readonly TurnMessage[],
@@ -228,7 +235,7 @@ const PIECE_CHARS = 8_192;
 class Chain {
   /** The hash before the current piece of a section; '' at the beginning. */
   #before: string;
-  /** The last piece of the current section: less than PIECE_CHARS, or exactly that. */
+  /** The last piece of the current section, at most PIECE_CHARS characters. */
   #piece: string;
   /** The hash that includes the current piece; null: not computed yet. */
   #hash: string | null = null;
@@ -271,7 +278,10 @@ class Chain {
   }
 }
 
-/** The first piece begins with a zero character, so it is clear where the hash before it ends. */
+/**
+ * Hashes a piece together with the hash before the piece. The first piece of a section begins with a zero character, so
+ * it is clear where the hash before it ends.
+ */
 function hashPiece(before: string, piece: string): string {
   return hash('sha256', before + piece, 'base64url').slice(0, HASH_CHARS);
 }

@@ -36,9 +36,9 @@ export interface DecodedExchange extends ExchangeEntry, Omit<Conversation, 'pref
 }
 
 /**
- * The index entry of a stored exchange. It is empty when neither path nor bytes show a shape. Such an exchange does not
- * count as undecodable. Neither does an error answer, whatever its body, or a stream that ended early between two
- * events (its stop reason stays null).
+ * Makes the index entry of a stored exchange. The entry is empty when neither path nor bytes show a shape. Such an
+ * exchange does not count as undecodable. Neither does an error answer, whatever its body, or a stream that ended early
+ * between two events (its stop reason stays null).
  */
 export function decodeExchange(stored: StoredExchange): DecodedExchange {
   const told_shape = stored.shape === null ? tellShape(stored) : null;

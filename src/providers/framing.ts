@@ -104,8 +104,8 @@ function readJson(text: string, sink: FrameSink, isPlain: boolean): FramesRead {
 }
 
 /**
- * The complete objects of a truncated JSON array, as in an interrupted stream of chunks.
- * @returns null for text that does not begin an array of objects
+ * Reads the complete objects of a truncated JSON array, as in an interrupted stream of chunks.
+ * @returns null for text that does not begin an array of objects, and for an object that is not JSON
  */
 function readCutArray(text: string): unknown[] | null {
   const chunks: unknown[] = [];
@@ -125,7 +125,7 @@ function readCutArray(text: string): unknown[] | null {
   }
 }
 
-/** End of the object that begins there; -1 when the text ends before it. */
+/** Finds the end of the object that begins at `from`; -1 when the text ends before the object does. */
 function endOfObject(text: string, from: number): number {
   const marks = /["{}]/g;
   let depth = 0;

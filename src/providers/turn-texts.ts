@@ -1,8 +1,8 @@
 /**
- * The texts of an exchange, for the full-text index and for what a search shows of it. Pure; capture process, capture reader,
- * command line.
+ * The texts of an exchange, for the full-text index and for the places that a search shows. Pure; capture process,
+ * capture reader, command line.
  *
- * Bound: TEXT_CHARS characters of a body that is not a readable turn. Turns have the bounds of normal-turn.ts.
+ * Bound: TEXT_CHARS bytes of a body that is not a readable turn. Turns have the bounds of normal-turn.ts.
  */
 import type { ExchangeTexts, PlacedText, TextPlace } from '../domain/placed-text.ts';
 import type { NormalAnswer, NormalRequest, NormalTurn, TurnBlock, TurnRole } from '../domain/turn.ts';
@@ -11,20 +11,20 @@ import { decodeContent } from './content-encoding.ts';
 import { normalizeTurn } from './normal-turn.ts';
 import type { StoredExchange } from './stored-exchange.ts';
 
-/** Maximum number of characters that are read of a body that is not a turn. */
+/** Maximum number of bytes, after decompression, that are read of a body that is not a turn. */
 const TEXT_CHARS = 1 << 20;
 /** JSON below this depth is not read. */
 const MAX_DEPTH = 64;
 
-/** The texts of a stored exchange. */
+/** Lists the texts of a stored exchange. */
 export function listExchangeTexts(stored: StoredExchange): ExchangeTexts {
   return listReadTexts(stored, normalizeTurn(stored));
 }
 
 /**
- * The texts of a stored exchange that was read as a turn.
- * @param turn null: not a turn. If rounded numbers change one of its texts, the exchange is read again with exact
- *   numbers
+ * Lists the texts of a stored exchange that was already read. If rounded numbers may change a text, the exchange is read
+ * again with exact numbers.
+ * @param turn the exchange as a turn; null: the exchange is not a turn, and the texts are those of its bodies
  */
 export function listReadTexts(stored: StoredExchange, turn: NormalTurn | null): ExchangeTexts {
   if (turn === null) return { setup: [], messages: [listBodyTexts(stored)], answer: [] };

@@ -16,8 +16,8 @@ const IMAGE_TOKENS = 1_000;
 const VALUES_MAX = 1_000_000;
 
 /**
- * The estimate, marked as one, at the tier that the answer names. Its input includes cached tokens, because nothing is
- * known about a cache.
+ * Makes the estimate, marked as such, with the tier that the answer names. The estimated input includes cached tokens,
+ * because nothing is known about a cache.
  */
 export function estimateUsage(request: NormalRequest, answer: NormalAnswer): TokenUsage {
   const { system, tools, messages } = request;

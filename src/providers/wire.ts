@@ -143,8 +143,9 @@ export function emptyAnswer(model: string | null = null): WireAnswer {
 }
 
 /**
- * A provider's stop word in the common vocabulary. Some providers end an answer with tool calls like any other (`STOP`,
- * `completed`, and `stop` after a forced call); it still waits for the tool: `tool_use`.
+ * Translates a provider's stop word into the common vocabulary. Some providers use the same word for answers with and
+ * without tool calls (`STOP`, `completed`, and `stop` after a forced call). With tool calls, the result is `tool_use`.
+ * @returns `other` for an unknown word; null without a word
  */
 export function normalizeStop(
   { stops }: Pick<Wire, 'stops'>,

@@ -83,13 +83,13 @@ export const AVERAGE = {
   answered: 2,
 } as const;
 
-/** A streak of one monitor. */
+/** A streak of one monitor. The loop monitors share `length` and `level`. */
 export interface Streak {
-  /** Steps at which it fired. */
+  /** Number of steps at which the monitor fired; stored up to 255. */
   length: number;
   /** 0: no intervention; 1: nudge; 2: stop. */
   level: number;
-  /** Successive steps at which it did not fire. */
+  /** Number of successive last steps at which the monitor did not fire. */
   calm: number;
 }
 

@@ -17,7 +17,12 @@ function lookedAt(characters: number): number {
 const QUICK_CHARACTERS = 512;
 const quick = Buffer.allocUnsafeSlow(QUICK_CHARACTERS + 2);
 
-/** The result of `cleanQuote` for a text that begins with ASCII, as most texts do; null: another text. */
+/**
+ * Makes the quote faster than `cleanQuote` can for other texts.
+ * @param whole whether `part` is the whole text
+ * @returns the result of `cleanQuote`; null: the part that would be quoted is not all ASCII, or the quote may be longer
+ *   than QUICK_CHARACTERS
+ */
 function cleanAscii(part: string, whole: boolean, characters: number): string | null {
   if (characters > QUICK_CHARACTERS) return null;
   let length = 0;

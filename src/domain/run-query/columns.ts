@@ -93,7 +93,7 @@ export class RunColumns<Run> {
     for (const column of this.#columns()) column.clear();
   }
 
-  /** The run in a slot is new or has changed. */
+  /** Notes that the run in a slot is new or has changed. */
   touch(slot: number): void {
     this.#changes.add(slot);
   }
@@ -107,8 +107,8 @@ export class RunColumns<Run> {
   }
 
   /**
-   * Reads ahead what a query may need, up to the last slot.
-   * @returns false if nothing is left to read
+   * Reads ahead what a query may need, up to the last slot, while there is time.
+   * @returns true: another call may have more to read; false: nothing is left to read
    */
   prepare(hasTime: () => boolean): boolean {
     for (const column of this.#columns())
@@ -122,8 +122,9 @@ export class RunColumns<Run> {
   }
 
   /**
-   * A reader of the runs in slots, without `findText`, which is valid until {@link touch} or {@link clear}.
-   * @param direct reads the fields without a column
+   * Makes a reader of the runs in slots, without `findText`. The reader is valid until {@link touch} or {@link clear}.
+   * @param direct reads what the columns do not provide: single names, and `someText`
+   * @param nowMs the time for which statuses are computed, in milliseconds since the epoch
    */
   reader(direct: RunReader<Run>, nowMs: number): RunReader<number> {
     const at = (slot: number): Run => this.#runAt(slot)!;
@@ -166,7 +167,11 @@ export class RunColumns<Run> {
     return numbers;
   }
 
-  /** A number of each run: a number field, `started`, `finished`, or `run key`. */
+  /**
+   * Makes a function that reads one number of a run.
+   * @param name the column: a number field, `started`, `finished`, `run key`, `is text read`, or `monitor` and its name
+   * @param convert receives NaN for a missing number
+   */
   number<Value>(name: string, convert: (value: number) => Value): (slot: number) => Value {
     let values: Float64Array | null = null;
     return (slot) => {
@@ -310,7 +315,7 @@ class NameColumn<Run> extends Column<Run> {
     return this.lists.length > LISTS_OF_NAMES;
   }
 
-  /** Number of lists that a run has now. */
+  /** Counts the lists that at least one run has now. */
   countUsed(): number {
     return new Set(this.ids).size;
   }
@@ -342,7 +347,7 @@ class NameColumn<Run> extends Column<Run> {
   }
 }
 
-/** Names of which each run has its own, in lower case. */
+/** Names that differ from run to run, in lower case. */
 class OwnNameColumn<Run> extends Column<Run> {
   readonly #read: (run: Run) => readonly string[] | null;
   readonly names: LowerNames[] = [];
