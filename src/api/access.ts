@@ -10,6 +10,7 @@ import { CatalogueError } from '../errors.ts';
 import type { AccountReads } from '../storage/ports/accounts.ts';
 
 /**
+ * Checks that a user may do something in an organization.
  * @returns the user's role in the organization
  * @throws CatalogueError `not_found` if the user is not a member, `forbidden` if the role lacks the permission
  */
@@ -26,8 +27,8 @@ export function requireRole(
 }
 
 /**
- * A user who is deleted during a request must not create anything.
- * @throws CatalogueError `unauthenticated`
+ * Reads a user again, because a user who is deleted during a request must not create anything.
+ * @throws CatalogueError `unauthenticated` if the user no longer exists
  */
 export function requireUser(accounts: AccountReads, user: User): User {
   const present = accounts.users.find(user.id);
@@ -35,7 +36,7 @@ export function requireUser(accounts: AccountReads, user: User): User {
   return present;
 }
 
-/** Like {@link requireRole}, but returns the organization. */
+/** Like {@link requireRole}, but returns the organization, too. */
 export function requireOrganization(
   accounts: AccountReads,
   user: User,
@@ -49,7 +50,7 @@ export function requireOrganization(
 }
 
 /**
- * The organization of a request without `org_id` (document 4, "Which organization"): the oldest
+ * Finds the organization of a request without `org_id` (document 4, "Which organization"): the oldest
  * organization that the user owns, otherwise the organization that the user joined first; null for
  * a user without organizations.
  */
@@ -67,8 +68,10 @@ export function defaultOrganization(accounts: AccountReads, user_id: string): st
 }
 
 /**
- * The organization that a request names, otherwise the user's default organization. Checks the
- * user's role in it.
+ * Chooses the organization that a request names, otherwise the user's default organization, and
+ * checks the user's role in this organization.
+ * @throws CatalogueError `not_found` without an organization or membership, `forbidden` if the role lacks the
+ *   permission
  */
 export function chooseOrganization(
   accounts: AccountReads,
@@ -82,8 +85,9 @@ export function chooseOrganization(
 }
 
 /**
- * The project of a query; null without one.
- * @throws CatalogueError `not_found` for a project of another organization
+ * Checks the project of a query.
+ * @returns the project's id; null if the query names none
+ * @throws CatalogueError `not_found` for an unknown project, and for one of another organization
  */
 export function chooseProject(
   accounts: AccountReads,

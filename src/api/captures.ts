@@ -178,7 +178,10 @@ function lastDays(days: number, nowMs: number): { from_day: string; to_day: stri
   return { from_day: dayOf(nowMs - (days - 1) * DAY_MS), to_day: dayOf(nowMs) };
 }
 
-/** @throws CatalogueError */
+/**
+ * Makes an answer from JSON of the capture reader.
+ * @throws CatalogueError `unavailable` if the reader refused the question; `not_found` for every other answer
+ */
 function toReply(answer: CaptureAnswer): ApiReply {
   if (answer.type === 'json') return { status: 200, headers: JSON_HEADERS, body: answer.json };
   if (answer.type === 'refused') throw new CatalogueError('unavailable', answer.detail);
@@ -186,8 +189,9 @@ function toReply(answer: CaptureAnswer): ApiReply {
 }
 
 /**
- * The id of the last exchange of the previous page; null: the first page. @throws SchemaViolation for a cursor that no
- * page returned
+ * Reads the id of the last exchange of the previous page.
+ * @returns null without a cursor: the first page
+ * @throws SchemaViolation for a cursor that is not such an id
  */
 function readPlace(cursor: string | null | undefined): number | null {
   if (cursor == null || cursor === '') return null;

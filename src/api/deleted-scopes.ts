@@ -48,6 +48,7 @@ export class DeletedScopes {
   }
 
   /**
+   * Refuses a deleted organization.
    * @throws CatalogueError `not_found` if the organization was deleted
    */
   checkOrganization(org_id: string): void {
@@ -56,7 +57,8 @@ export class DeletedScopes {
   }
 
   /**
-   * @throws CatalogueError `not_found` if the project was deleted: it accepts no data any more
+   * Refuses a deleted project, which accepts no data any more.
+   * @throws CatalogueError `not_found` if the project was deleted
    */
   checkProject({ org_id }: Pick<Tenant, 'org_id'>, project_id: string): void {
     if (this.#wasDeleted({ org_id, project_id }))

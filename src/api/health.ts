@@ -18,7 +18,7 @@ export function answerHealth(version: string): ApiReply {
   return jsonReply(200, { status: 'ok', version } satisfies z.input<typeof healthBody>);
 }
 
-/** State of capture. */
+/** Reports the state of capture. */
 export type CaptureProbe = () => Promise<z.input<typeof readyBody>['capture']>;
 
 /**
@@ -58,8 +58,9 @@ const FORWARDED = ['forwarded', 'x-forwarded-for', 'x-real-ip', 'via'];
 const LOCAL_HOST = /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?$/i;
 
 /**
+ * Answers a request for metrics. A caller on this machine needs no credential; any other caller needs a static key.
  * @param render null in a process without metrics
- * @throws CatalogueError (as rejection) for a caller without permission
+ * @throws CatalogueError (as rejection) for a caller without permission, and `unavailable` without metrics
  */
 export async function answerMetrics(
   request: ApiRequest,

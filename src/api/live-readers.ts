@@ -4,8 +4,8 @@
  * A reader misses no event and gets none twice, even if messages of the hub are lost. Each publication names the
  * previous one; if that publication did not arrive, the thread asks the hub for the events in between. A new or
  * returning reader gets pages from the hub at the pace of its socket, until it has caught up with the publications.
- * After a revocation in its organization a reader returns to pages, and gets none before its credential is checked
- * again.
+ * After a revocation in its organization, a reader whose credential may expire returns to pages, and gets none before
+ * the credential is checked again.
  */
 
 import type { LiveSource, NumberedEvent, ReplayReply, ReplayRequest } from '../../actors/live-hub/client.ts';
@@ -125,7 +125,7 @@ export class LiveReaders {
   }
 
   /**
-   * The stream of a scope. Nothing happens before it is opened.
+   * Makes the stream of a scope. Nothing happens before the stream is opened.
    * @param afterId the last id that the reader has: later events come first, or a `reset`; null: start now
    * @param mayStay called every 30 s, and after a revocation before the next event, because streams outlive
    *   credentials
@@ -265,7 +265,10 @@ export class LiveReaders {
     }
   }
 
-  /** Checks the reader's credential again after a revocation in its organization. */
+  /**
+   * Whether the reader's credential is valid. The credential is checked before the first page, and after a revocation in
+   * the organization.
+   */
   async #stillHolds({ org_id }: Audience, reader: Reader): Promise<boolean> {
     const epoch = this.#revocations.epochOf(org_id);
     if (reader.mayStay === null || reader.epoch === epoch) return true;

@@ -103,7 +103,10 @@ export function guard(bound: BoundEndpoint, checks: Checks): ApiRoute {
   return { endpoint, handle: redeem };
 }
 
-/** @param warning null: no warning */
+/**
+ * Adds a warning to the headers of an answer.
+ * @param warning null: no warning; the headers are returned unchanged
+ */
 export function warnOf(warning: string | null, headers: ApiReply['headers']): ApiReply['headers'] {
   return warning === null ? headers : [...headers, ['x-svc-warning', warning]];
 }
@@ -111,7 +114,10 @@ export function warnOf(warning: string | null, headers: ApiReply['headers']): Ap
 /** A value that is usually available immediately. */
 type Settled<Value> = Value | Promise<Value>;
 
-/** @throws FailedCall for an internal failure, which the caller reports and renders */
+/**
+ * Makes the answer to a request that failed because of the sender (4xx).
+ * @throws FailedCall for any other failure, which the caller reports and renders
+ */
 function renderFailure(thrown: unknown, rateHeaders: ApiReply['headers']): ApiReply {
   const error = thrown instanceof SchemaViolation ? thrown : toCatalogueError(thrown);
   if (error instanceof CatalogueError && error.status >= 500) throw new FailedCall(error, rateHeaders);
@@ -140,7 +146,10 @@ export function identify(
   }
 }
 
-/** @returns `rate_limited` for an address that failed too often, otherwise the thrown error */
+/**
+ * Counts a failed authentication for its address. Other errors are not counted.
+ * @returns `rate_limited` for an address that failed too often, otherwise the thrown error
+ */
 function judgeFailure(
   thrown: unknown,
   address: string,
@@ -156,7 +165,10 @@ interface NamedTenant {
   project_id?: string | null | undefined;
 }
 
-/** @throws SchemaViolation with all errors, the endpoint's own fields first */
+/**
+ * Checks the endpoint's own fields and the names of the tenant.
+ * @throws SchemaViolation with all errors, the endpoint's own fields first
+ */
 function checkAll(endpoint: Endpoint, raw: RawInput, principal: Principal) {
   const found = new ViolationList();
   const checked = checkInput(endpoint, raw, found);
@@ -198,8 +210,8 @@ function shapeOf(schema: z.ZodType | undefined): object {
 }
 
 /**
- * A deleted organization refuses every caller, including the operator. A deleted project accepts no more data. Handlers
- * answer reads of a deleted project as if it had never existed.
+ * Refuses a request with a static key for a deleted organization, and every request that writes to a deleted project.
+ * Handlers answer reads of a deleted project as if it had never existed.
  * @throws CatalogueError `not_found`
  */
 function checkDeleted(
@@ -228,7 +240,10 @@ function canBeName(text: string): boolean {
   return text.length <= 2 * ID_CHARACTERS && text.isWellFormed();
 }
 
-/** @throws CatalogueError `not_found` for an organization that the user does not belong to, `forbidden` for its role */
+/**
+ * Determines the tenant of a request, and who acts in it.
+ * @throws CatalogueError (or rejects) as {@link findUserTenant} does
+ */
 function resolveTenant(
   endpoint: Endpoint,
   principal: Principal,
@@ -247,7 +262,11 @@ function resolveTenant(
   return findUserTenant(endpoint, principal, named.org_id!, project_id, memberships);
 }
 
-/** @throws CatalogueError `not_found` for an organization that the user does not belong to, `forbidden` for its role */
+/**
+ * Determines the tenant of a user's request.
+ * @throws CatalogueError `not_found` for an organization that the user does not belong to; `forbidden` for a request
+ *   that writes, if the user's role allows only reading
+ */
 async function findUserTenant(
   endpoint: Endpoint,
   principal: Extract<Principal, { type: 'user' }>,
@@ -262,7 +281,7 @@ async function findUserTenant(
   return { org_id, project_id, actor: { type: 'user', id: membership.user_id } };
 }
 
-/** The answer of a handler, with the headers of the rate limit. */
+/** Converts the reply of a handler into an answer, and adds the headers of the rate limit. */
 export function toApiReply(reply: HandlerReply, rateHeaders: ApiReply['headers']): ApiReply {
   const { status = 200, headers = [] } = reply;
   if (reply.failure !== undefined) {

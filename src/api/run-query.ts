@@ -15,7 +15,11 @@ import {
 
 const PLACE = ['query', 'q'];
 
-/** @throws SchemaViolation that points at the word and names the nearest known one */
+/**
+ * Reads the query of a list.
+ * @param q the query's text; null, undefined or '': all runs
+ * @throws SchemaViolation that points at the faulty part and names the nearest known word, if any is near
+ */
 export function readRunQuery(q: string | null | undefined): RunQuery {
   try {
     return parseRunQuery(q ?? '');
@@ -27,7 +31,10 @@ export function readRunQuery(q: string | null | undefined): RunQuery {
   }
 }
 
-/** A 422 about the query. @param at position of the faulty word */
+/**
+ * Makes a 422 about the query.
+ * @param at the position of the faulty part
+ */
 export function queryViolation(reason: string, q: string, at: object = {}): SchemaViolation {
   const ctx = { error: reason, ...at };
   return new SchemaViolation([
@@ -35,12 +42,12 @@ export function queryViolation(reason: string, q: string, at: object = {}): Sche
   ]);
 }
 
-/** An exact name, for a parameter with the same meaning. */
+/** Makes the condition that a name equals a text, for a parameter that means the same as a field of the query. */
 export function wholeName(text: string): NameValue {
   return { text, is: 'whole', is_phrase: true };
 }
 
-/** Runs that began at `from` or later and before `to`; null: at any time. */
+/** Makes the condition that a run began at `from` or later and before `to`; null without either. */
 export function startedBetween({
   from,
   to,
@@ -60,7 +67,7 @@ function instant(text: string): TimePoint {
 }
 
 /**
- * The end of the last page; null without one.
+ * Reads a list's cursor: the place of the last run of the previous page; null without a cursor.
  * @throws SchemaViolation for a text that is not a cursor of a list in this order
  */
 export function readRunPlace({ sort }: RunQuery, cursor: string | null | undefined): PagePlace | null {
