@@ -1,6 +1,6 @@
 /**
- * Handlers of `contract/organizations.ts`. Each makes its checks, changes and audit entry in one transaction. Server
- * threads.
+ * Handlers of `contract/organizations.ts`. A handler that changes something makes its checks, the change and the audit
+ * entry in one transaction. Server threads.
  */
 import type { z } from 'zod';
 import type { Revocations } from '../auth/revocations.ts';
@@ -248,7 +248,7 @@ function acceptInvitation(
   });
 }
 
-/** A page of a list, with the total number in `x-total-count`. */
+/** Makes the answer with a page of a list, and with the total number in `x-total-count`. */
 export function page(items: readonly unknown[], total: number): HandlerReply {
   return { body: items, headers: [['x-total-count', String(total)]] };
 }

@@ -72,7 +72,11 @@ export class Retention {
     await this.#running;
   }
 
-  /** Deletes everything that is too old now. @throws CatalogueError if the deletion fails */
+  /**
+   * Deletes what is too old now, except for runs and traces that are still at work. An item that cannot be deleted is
+   * reported and stays until a later pass.
+   * @throws what the clock, the lists or the audit log throw
+   */
   async pass(): Promise<void> {
     const { days } = this.#parts;
     const nowMs = (await this.#parts.nowForAges?.()) ?? this.#clock.wallMs();
@@ -214,7 +218,11 @@ async function isActive(reads: RunReads, run: RunRow, beforeMs: number): Promise
   return last !== undefined && Date.parse(last.step.at) >= beforeMs;
 }
 
-/** @returns false when another request has deleted it @throws CatalogueError for any other failure */
+/**
+ * Waits for a deletion.
+ * @returns false when another request has deleted the item
+ * @throws what the deletion throws, except for `not_found`
+ */
 async function isDone(deletion: Promise<void>): Promise<boolean> {
   try {
     await deletion;

@@ -54,7 +54,7 @@ export function runMarkHandlers(services: MarkServices): HandlersOf<typeof RUN_M
 }
 
 /**
- * A run of the organization: a reported run, or a captured one if the captures belong to the organization.
+ * Finds a run of the organization: a reported run, or a captured one if the captures belong to the organization.
  * @throws CatalogueError `not_found`, the same for a run that does not exist and for a run of others;
  *   `unavailable`
  */
@@ -79,7 +79,10 @@ async function findMarkable(
   return run;
 }
 
-/** The change, with secrets masked. @throws SchemaViolation for an empty change */
+/**
+ * Reads a change of marks, and masks the secrets in its tags and note.
+ * @throws SchemaViolation for an empty change
+ */
 export function readMarkChange(body: RunMarkChange): RunMarkChange {
   const { tags, add_tags, remove_tags, note, mark, feedback_score } = body;
   const change: RunMarkChange = {
@@ -103,7 +106,11 @@ function maskTags(tags: readonly string[] | null | undefined) {
   return tags == null ? tags : tags.map(maskSecrets);
 }
 
-/** @throws SchemaViolation if the run would have too many tags */
+/**
+ * Changes the marks of a run, and writes the audit entry that the change needs.
+ * @returns the marks as stored; undefined if the run has no marks now
+ * @throws SchemaViolation if the run would have too many tags
+ */
 export async function writeMarks(
   accounts: Accounts,
   actor: AuditActor,

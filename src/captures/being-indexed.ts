@@ -36,12 +36,15 @@ function isKnown({ kind, field }: Term): boolean {
   return kind === 'time' && field !== 'finished';
 }
 
-/** Whether the newest come first, as these exchanges do. No other value of the order is known. */
+/** Whether a query shows the newest runs first. For any other order, an exchange's place in the list is unknown. */
 function isNewestFirst({ sort }: RunQuery): boolean {
   return sort === null || (sort.field === 'started' && sort.is_descending);
 }
 
-/** @param nowMs the time from which ages are counted, in milliseconds since the epoch */
+/**
+ * Compiles a query into a test of exchanges. The result is null if what is known of an exchange does not decide.
+ * @param nowMs the time from which ages are counted, in milliseconds since the epoch
+ */
 function compileVerdict(query: RunQuery, nowMs: number): (row: NewestExchange) => Verdict {
   const terms = query.terms.filter(isKnown);
   const test = compileRunQuery({ ...query, terms }, READER, nowMs);
@@ -64,7 +67,8 @@ interface NewestQuestion {
 }
 
 /**
- * @param newest the newest of the exchanges, newest first
+ * Lists the newest exchanges that match a query.
+ * @param newest the newest of the exchanges that are not listed, newest first
  * @returns null if no exchange waits
  */
 export function tellBeingIndexed(
@@ -86,7 +90,7 @@ export function tellBeingIndexed(
   return { stored, examined: newest.length, undecided, exchanges };
 }
 
-/** A row of the list. */
+/** Makes an exchange's row for the list. */
 export function showExchange(
   row: NewestExchange,
   isListed: (runId: string) => boolean,

@@ -21,6 +21,7 @@ interface RunPlace {
 
 interface RunCache {
   run_id: string;
+  /** false: the time ended, and turns may be missing. */
   is_whole: boolean;
   turns: CacheLook[];
   sum: CacheReport;

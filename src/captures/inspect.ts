@@ -63,7 +63,7 @@ export interface RunSummary {
   models: string[];
   /** Tools that the run's answers called, the first MAX_TOOLS. */
   tools: string[];
-  /** The program that sent the run's first request; null when the headers name no program. */
+  /** The first program that the headers of the run's requests name; null when they name none. */
   client: string | null;
   /** Trace id of the first `traceparent` header; null without such a header. */
   trace_id: string | null;
@@ -113,6 +113,7 @@ export interface RunListEnd {
    * examined, because enough later runs matched.
    */
   left_out_runs: number;
+  /** The sum of all exchanges without a run; null without such exchanges. */
   without_run: RunSummary | null;
   /** Exchanges of the oldest runs, beyond the number of runs that a command keeps. */
   uncounted_exchanges: number;
@@ -177,7 +178,7 @@ export class RunList {
     });
   }
 
-  /** @returns undefined if the run does not exist */
+  /** Finds a run by its id; undefined if the run does not exist. */
   find(runId: string): unknown {
     return this.#chains.find(runId);
   }
@@ -441,9 +442,9 @@ export interface RunStep {
   link: TurnLink | null;
   /** Number of its conversation in the run, from 1 on; null for an exchange that is not a turn. */
   conversation: number | null;
-  /** The earlier exchange that it continues or retries; null when it starts a conversation. */
+  /** The earlier exchange that this one continues or retries; null when this one starts a conversation. */
   follows: number | null;
-  /** Whether it directly follows the answer or failure of the exchange in `follows`. */
+  /** Whether this exchange directly follows the answer or failure of the exchange in `follows`. */
   follows_answer: boolean;
   /** The request's messages that no earlier exchange of the run showed, including answers. */
   new_messages: TurnMessage[];
@@ -715,7 +716,10 @@ export function addRecord(tally: RunTally, record: ListedExchange): void {
   tally.golden.add(record);
 }
 
-/** Judges a run, and completes its summary in place. @param words external statements about it */
+/**
+ * Judges a run, and completes its summary in place.
+ * @param words external statements about the run
+ */
 function finishTally(tally: RunTally, words: RunWords = NO_WORDS): RunSummary {
   const { summary } = tally;
   summary.started_at = formatTime(tally.first_ms);
@@ -752,14 +756,14 @@ const sharedNames = new Map<string, string>();
 const sharedLists = new Map<string, string[]>();
 const MAX_SHARED_NAMES = 1_000;
 
-/** The shared string for a name that many runs have. */
+/** Returns the shared string for a name that many runs have. Beyond MAX_SHARED_NAMES, names are not shared. */
 export function shareName(name: string): string {
   const known = sharedNames.get(name);
   if (known === undefined && sharedNames.size < MAX_SHARED_NAMES) sharedNames.set(name, name);
   return known ?? name;
 }
 
-/** A shared list for equal lists of such names. */
+/** Returns a list of shared names, at most MAX_TOOLS. A list with one name is shared, too. */
 export function shareNames(names: readonly string[]): string[] {
   return names.reduce<string[]>((all, name) => addName(all, name, MAX_TOOLS), NO_NAMES);
 }

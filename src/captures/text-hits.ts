@@ -61,7 +61,8 @@ export class HitReader {
   /**
    * Reads the matches in a run, or in an exchange without a run.
    * @param run number of the run; 0: without a run
-   * @returns null if a term is missing
+   * @param id the exchange with the match, which is read first
+   * @returns null if the exchange cannot be read, or if a term is in none of the texts that are read
    */
   read(id: number, run: number): TextHit | null {
     const record = this.#source.exchange(id);

@@ -150,7 +150,10 @@ function readAnswer(
   return { answer: { ...emptyAnswer(), usage: answer.usage, error }, is_cut_off };
 }
 
-/** The message of an error answer, or the beginning of its body if that is not JSON; null if the body is empty. */
+/**
+ * Reads the message of an error answer, or the beginning of its body if the body is not JSON.
+ * @returns null for an empty body, and for JSON without a message
+ */
 function readErrorAnswer(bytes: Uint8Array): string | null {
   const text = new TextDecoder().decode(bytes);
   try {

@@ -2,8 +2,8 @@
  * Conversations that were fingerprinted recently. An agent's next request repeats its conversation and adds a little,
  * so the hash continues from the end of the previous request, and only the new messages are hashed. Comparing texts
  * takes a tenth of the time of hashing them. Used by conversation.ts. Capture process, student's thread, command line.
- * Bounds: REMEMBERED_CHARS characters in all; CANDIDATES conversations with the same first message. The least recently
- * used conversation is dropped first. Conversations shorter than SHORT_CHARS are not kept, because hashing them takes
+ * Bounds: REMEMBERED_CHARS characters in all; CANDIDATES conversations with the same first message. The conversation
+ * that was added first is dropped first; one that continues is added again. Conversations shorter than SHORT_CHARS are not kept, because hashing them takes
  * little time, nor are those longer than a quarter of REMEMBERED_CHARS.
  */
 import type { TurnBlock, TurnMessage } from '../domain/turn.ts';
@@ -49,7 +49,7 @@ interface Resumed {
 }
 
 export class RememberedConversations {
-  /** The least recently used first. */
+  /** In the order in which they were added. */
   readonly #all = new Set<Remembered>();
   readonly #byKey = new Map<string, Remembered[]>();
   #chars = 0;

@@ -56,7 +56,7 @@ import {
 /** Version of the teaching code: raise it when the same runs would give another student. */
 const DISTILL_CODE = 'distill-30';
 
-/** Why there is nothing to teach; null if there is something. */
+/** Tells why a student cannot be taught: there are fewer golden runs than GOLDEN_RUNS_MIN; null if there are enough. */
 export function describeShortage({ taught, golden, runs, looked_at }: GoldenMaterial): string | null {
   const have = taught.length;
   if (have >= GOLDEN_RUNS_MIN) return null;
@@ -123,7 +123,7 @@ export interface TaughtStudent {
 }
 
 /**
- * Fits, calibrates and measures.
+ * Teaches a student, calibrates it and measures it on held-out runs.
  * @param head the other fields of the manifest
  */
 export async function teachStudent(
@@ -201,7 +201,7 @@ interface TeachRules {
   isFit: JudgeFit;
 }
 
-/** Teaches a student that answers itself. */
+/** Teaches and measures a student that gives its own answers, without a service. */
 async function teachItself(
   taught: readonly GoldenRun[],
   rules: TeachRules,

@@ -165,7 +165,10 @@ function readJsonError(observation: string): string {
   return message === null ? text : message[1]!.replace(/\\[nrt]/g, ' ').replaceAll('\\"', '"');
 }
 
-/** The first lines that are not empty, and the last one. */
+/**
+ * Finds the lines that have a letter or a digit. Of an observation above 4,000 characters, only the first and the last
+ * 2,000 characters are read.
+ */
 function significantLines(observation: string): string[] {
   const found: string[] = [];
   const head = observation.length > 4_000 ? observation.slice(0, 2_000) : observation;

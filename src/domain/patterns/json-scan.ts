@@ -15,7 +15,7 @@ export interface ScannedValue {
   parent: string;
 }
 
-/** Maximum depth. Deeper values are skipped. */
+/** Maximum depth. The scan ends before a deeper value. */
 const DEPTH = 32;
 const VALUE_CHARACTERS = 400;
 

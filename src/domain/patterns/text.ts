@@ -88,7 +88,7 @@ export function boundText(text: string, most: number): string {
   return (text.length <= most ? text : `${text.slice(0, most - 1).trimEnd()}…`).toWellFormed();
 }
 
-/** The sentences and lines of a text, in order, each on one line. */
+/** Splits the first 8,000 characters of a text into its first `most` sentences and lines, each on one line. */
 export function splitSentences(text: string, most = 40): string[] {
   const found: string[] = [];
   for (const line of text.slice(0, 8_000).split('\n')) {
@@ -102,8 +102,8 @@ export function splitSentences(text: string, most = 40): string[] {
 }
 
 /**
- * Any value as JSON text of at most `most` characters. Nesting beyond eight levels becomes `…`, so that neither depth
- * nor size matters.
+ * Writes a value as JSON text, cut after `most` characters. Nesting beyond eight levels becomes `…`, so that neither
+ * depth nor size matters.
  */
 export function renderJson(value: unknown, most: number): string {
   let left = most;

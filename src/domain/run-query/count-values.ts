@@ -95,7 +95,7 @@ function withoutRepeats(names: readonly string[]): readonly string[] {
   return names.length < 2 ? names : [...new Set(names)];
 }
 
-/** If the runs of a list have no such field, it has no values. */
+/** Makes a function that reads a run's values of a field: none if the runs of the list lack the field. */
 function readerOf<Run>(field: string, reader: RunReader<Run>): (run: Run) => readonly string[] {
   const { kind, values = NOTHING } = QUERY_FIELDS.get(field) ?? {};
   if (kind === 'name') {

@@ -98,7 +98,7 @@ type FieldKind = 'name' | 'number' | 'duration' | 'time' | 'choice' | 'monitor';
 export interface FieldDefinition {
   kind: FieldKind;
   describes: string;
-  /** Possible values of a choice; empty if they are not known beforehand. */
+  /** Possible values of a choice, or the names of the monitors; empty for all other kinds. */
   values: readonly string[];
 }
 

@@ -43,8 +43,8 @@ export const FOREIGN_OPERATORS: ReadonlyMap<string, string> = new Map([
 /**
  * Splits a query into words.
  * @param isField whether a name without a colon is a field; otherwise `a>b` is text
- * @param isUnfinished a quote that is not closed yet ends with the text
- * @throws RunQueryError for a quote that is not closed
+ * @param isUnfinished true: the text is still being written, and a quote that is not closed ends with the text
+ * @throws RunQueryError for a quote that is not closed, unless `isUnfinished`
  */
 export function splitWords(
   text: string,

@@ -68,7 +68,8 @@ interface Entry {
 type History = 'alone_ms' | 'beside_ms';
 
 /**
- * Reads where the prefixes of a request end. @param isMarked whether the request as a whole asks for caching
+ * Reads where the prefixes of a request end.
+ * @param isMarked whether the request as a whole asks for caching
  */
 export function readPrefixes(request: NormalRequest, isMarked: boolean): RequestPrefixes {
   const reader = new PrefixReader();
@@ -172,8 +173,9 @@ export class PromptCache {
   }
 
   /**
-   * Whether the simulation knows which part of a request the provider has cached. It does not know this while the
-   * provider may still hold prefixes from before this thread's start.
+   * Whether the simulation knows which part of a request the provider has cached: it has seen a prefix of the request,
+   * or the conversation is new and this thread runs for longer than the provider holds a prefix by default.
+   * @param isUnderWay whether the conversation has an answer already
    */
   knows({ ends }: RequestPrefixes, nowMs: number, isUnderWay: boolean): boolean {
     if (ends.some(({ key }) => (this.#entries.get(key)?.alone_ms ?? -Infinity) > -Infinity)) return true;

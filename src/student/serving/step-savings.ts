@@ -58,8 +58,9 @@ export interface AskedService {
   answers: StudentAnswer[];
 }
 
-/** Figures from an agent's golden runs about its requests. */
+/** What is known of an agent's requests from the served steps. */
 interface AgentUse {
+  /** Input tokens of the served steps by the agent's golden runs, and characters of the same requests. */
   tokens: number;
   characters: number;
   /** Whether the agent's provider reported reads from, or writes to, a cache. */
@@ -117,7 +118,8 @@ export class StepSavings {
   /**
    * Records that the upstream serves a step.
    * @param agent the step's agent; '' when unknown
-   * @returns how much more the upstream charges for the step than if it had served all earlier steps, too
+   * @returns how much more the upstream charges for the step than if it had served all earlier steps, too; 0 also when
+   *   the agent or a price is unknown
    */
   leftToUpstream(step: PricedStep, agent: string): Amount {
     const nowMs = this.#clockMs();

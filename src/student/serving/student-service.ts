@@ -1,7 +1,7 @@
 /**
- * The cheaper model behind a student of kind `http`: asks it for the answer to a covered step, and checks everything
- * that comes back. Its key goes into one header and nowhere else; this file never sees a client's credential. The
- * student's thread.
+ * The service with the cheaper model behind a student of kind `http`: asks the service for the answer to a covered step,
+ * and checks everything that comes back. The service's key goes into one header and nowhere else; this file never sees
+ * a client's credential. The student's thread.
  */
 
 import { Pool } from 'undici';
@@ -22,7 +22,7 @@ import type { ServiceStep } from './service-step.ts';
 export const SERVICE_REST_MS = 15_000;
 /** Largest answer of the service behind a student, in bytes. */
 export const STUDENT_SERVICE_ANSWER_BYTES = 1 << 20;
-/** Largest text and calls of the service's answer. Thinking does not count. */
+/** Largest text and calls of the service's answer, in characters of their JSON. Thinking does not count. */
 const SERVICE_CONTENT_BYTES = 64 << 10;
 
 type HttpStudent = Extract<StudentKind, { kind: 'http' }>;
@@ -53,7 +53,7 @@ const OF_THE_REQUEST = new Set([400, 413, 422]);
 
 /** What is wrong with the service's answer, in our own words; it quotes no part of the answer or of a request. */
 export class ServiceFailure extends Error {
-  /** Status of the service's answer; null when it gave no answer. */
+  /** Status of the service's answer, if it is not 200; null for every other failure. */
   readonly status: number | null;
 
   constructor(message: string, status: number | null = null) {
@@ -108,7 +108,8 @@ export class StudentService {
    * Asks the service for the answer to a step.
    * @param signal aborted when the answer is no longer wanted
    * @throws UntranslatableStep for a step that cannot be translated for the service; ServiceFailure or another Error
-   *   when the service fails or its answer is incomplete. The rules that the request sets are not checked here.
+   *   when the service fails, its answer is incomplete, or requests are paused after failures. The rules that the
+   *   request sets are not checked here.
    */
   async ask(step: ServiceStep, signal: AbortSignal): Promise<StudentAnswer> {
     const asked = JSON.stringify(writeServiceRequest(this.#student, step));
