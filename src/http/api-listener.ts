@@ -16,8 +16,9 @@ import { STATUS_CODES } from './status-codes.ts';
  */
 const DROPPED_BODY_BYTES = 64 << 20;
 /**
- * Maximum bytes of incomplete request bodies on a server thread. When it is exceeded, the oldest of
- * these requests gets 503.
+ * Maximum total size of the incomplete request bodies of one listener on one server thread, or the
+ * maximum size of one body if that is larger. When it is exceeded, the oldest of these requests get
+ * 503 until the rest fits.
  */
 const OPEN_BODIES_BYTES = 512 << 20;
 /**
@@ -33,7 +34,7 @@ export interface CollectedRequest {
   query: string;
   headers: RequestHeaders;
   body: Uint8Array;
-  /** The client's IP address; '' after the client has disconnected. */
+  /** The client's IP address; '' if it is first read after the stream has closed. */
   readonly address: string;
   /** The body exceeds the limit; `body` is empty. */
   oversized?: boolean;
@@ -64,8 +65,8 @@ interface ApiListenerOptions {
 }
 
 /**
+ * Makes a listener's handler, which collects the body of a request, calls the dispatch and sends its answer.
  * @param dispatch never rejects
- * @returns the listener's handler
  */
 export function serveApi(
   dispatch: Dispatch,
@@ -223,12 +224,12 @@ class Responder {
   }
 }
 
-/** Why a body was not read to its end. */
+/** Why the dispatch gets a request without its body. */
 type Unread = 'oversized' | 'crowded_out';
 
 /**
- * This is a class, because V8 creates a hidden class for each object literal with a getter, which
- * lives until a full collection.
+ * A stream's request in the form that the dispatch takes. It is a class, because V8 creates a hidden
+ * class for each object literal with a getter, which lives until a full collection.
  */
 class StreamRequest implements CollectedRequest {
   readonly method: string;
@@ -269,7 +270,10 @@ function send(stream: HttpStream, reply: DispatchedReply, closeConnection: boole
   stream.reply(reply.status, lines, body, closeConnection);
 }
 
-/** Searches on demand. Few headers are read, so a map of all headers would cost more. */
+/**
+ * The headers of a request as a flat list, which each look-up searches. Few headers are read, so a map of all headers
+ * would cost more.
+ */
 class FlatHeaders implements RequestHeaders {
   readonly #flat: readonly string[];
 

@@ -8,7 +8,10 @@
 import { BodyPieces } from './body-pieces.ts';
 import type { BodyFraming } from './framing-guard.ts';
 
-/** The request line and headers, as sent. Strings hold one byte a character (latin1). */
+/**
+ * The request line and the headers as the client sent them, except for the case of header names. Strings hold one byte
+ * a character (latin1).
+ */
 export interface RequestHead {
   method: string;
   /** Raw path, never decoded. */
@@ -18,7 +21,7 @@ export interface RequestHead {
   /** Flat [name, value, …] in wire order, duplicates kept; names in lower case. */
   headers: string[];
   framing: BodyFraming;
-  /** With `length` framing. */
+  /** Declared length of the body in bytes; 0 without `length` framing. */
   content_length: number;
 }
 
@@ -38,7 +41,10 @@ export interface StreamEvents {
   onBlocked?: () => void;
   /** The client takes data again. */
   onDrained?: () => void;
-  /** The reply was passed to the system, or the client disconnected before (`aborted`). Called once. */
+  /**
+   * The stream has ended. `aborted`: the client disconnected or the stream was destroyed before the whole reply was
+   * passed to the system, or the reply answers a request whose body will not be completed. Called once.
+   */
   onClosed?: (aborted: boolean) => void;
 }
 
@@ -54,7 +60,7 @@ export abstract class HttpStream {
   /** The whole body has arrived. */
   bodyComplete: boolean;
   events: StreamEvents = {};
-  /** The client has disconnected or the reply is complete: writes have no effect. */
+  /** The client has disconnected, the reply is complete, or the stream was destroyed: writes have no effect. */
   closed = false;
   /** The head of the reply is staged or sent. */
   replied = false;
@@ -103,7 +109,7 @@ export abstract class HttpStream {
     this.keepPiece = (bytes) => Buffer.from(new Uint8Array(bytes));
   }
 
-  /** Body chunks that arrived before the stream was passed on; the owner takes them. */
+  /** Body chunks that arrived while `events.onBody` was not set, in order. The owner takes them. */
   get received(): Buffer[] {
     this.keepArriving();
     return this.#received;
@@ -123,8 +129,8 @@ export abstract class HttpStream {
   }
 
   /**
-   * Stops reading the request body, as back-pressure to the client. Must not be called after the reply is complete,
-   * because the body would never be resumed.
+   * Stops reading the request body, as back-pressure to the client. Has no effect after the reply is complete, because
+   * the body would never be resumed.
    */
   pauseBody(): void {
     if (this.closed || this.isBodyPaused || this.isEnded) return;
@@ -226,7 +232,7 @@ export abstract class HttpStream {
     return this.keepPiece === null ? this.pieces.keep(bytes) : this.keepPiece(bytes);
   }
 
-  /** Ends the stream. Further calls have no effect. */
+  /** Marks the stream as closed, and calls `onGone` and then `events.onClosed`. Further calls have no effect. */
   protected close(aborted: boolean): void {
     if (this.closed) return;
     this.closed = true;

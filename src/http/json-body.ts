@@ -1,15 +1,16 @@
 /**
- * Parses a JSON body. Errors name the position, but quote no part of the body. Bounds are checked
- * before parsing, because the parser accepts any depth. Server threads.
+ * Parses a JSON body. Errors name the position, but quote no part of the body. The depth and the size of a
+ * large body are checked before parsing, because the parser accepts any depth. Server threads.
  */
 import { isUtf8 } from 'node:buffer';
 import { CatalogueError } from '../errors.ts';
 import { type NumberBound, parseUnrounded } from '../std/exact-json.ts';
 
 /**
- * A JSON body that exceeds one of these bounds is refused before it is parsed: depth, number of
- * values (keys and list items), keys in one object. Objects with many keys cost most.
- * `kept_numbers` bounds the numbers whose exact digits are kept, which cost more than others.
+ * Bounds of a JSON body. A body of more than SMALL_BODY_BYTES is refused before it is parsed if it exceeds `depth`,
+ * `values` (all values together) or `keys` (of one object). Objects with many keys cost most. While a body is parsed
+ * `unrounded`, it is refused if it has more than `kept_numbers` numbers whose exact digits must be kept, because they
+ * cost more than others.
  */
 export const JSON_BOUNDS = { depth: 512, values: 250_000, keys: 10_000, kept_numbers: 100_000 } as const;
 
@@ -17,6 +18,7 @@ export const JSON_BOUNDS = { depth: 512, values: 250_000, keys: 10_000, kept_num
 const SMALL_BODY_BYTES = 4_096;
 
 /**
+ * Parses a JSON body.
  * @param numbers `unrounded` keeps the digits of all numbers, for a body of which parts are stored
  * or compared as JSON
  * @returns undefined for an empty body

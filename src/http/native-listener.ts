@@ -2,8 +2,8 @@
  * A listener on uWebSockets.js: one catch-all handler makes a stream of every request and passes it
  * on when the request has passed the checks. Only this file loads the native library. Server
  * threads. If the addon is available (`native/socket-engine.ts`), the library reads the sockets
- * through it. Messages that two parsers could read differently never reach the library. Connections
- * beyond the limits are refused before the library sees them. Before a request is passed on, its
+ * through it. Then messages that two parsers could read differently do not reach the library, and
+ * connections beyond the limits are refused before the library sees them. Before a request is passed on, its
  * framing has been checked (`framing-guard.ts`). For a chunked request, the first chunk has arrived
  * and the parser had a chance to reject it. For a request with a length, the first bytes have
  * arrived, or the listener has waited briefly. So the gateway forwards nothing malformed, and
@@ -52,9 +52,7 @@ const PORT_TRIES = 5;
 export type NativeModule = typeof import('uWebSockets.js');
 type TemplatedApp = ReturnType<NativeModule['App']>;
 
-/**
- * @returns the native library; null if it has no loadable binary for this machine
- */
+/** Loads the native library. Returns null if it has no loadable binary for this machine. */
 export async function loadNative(): Promise<NativeModule | null> {
   try {
     return ((await import('uWebSockets.js')) as unknown as { default: NativeModule }).default;
@@ -63,7 +61,10 @@ export async function loadNative(): Promise<NativeModule | null> {
   }
 }
 
-/** @throws Error when the address cannot be bound */
+/**
+ * Starts a listener on uWebSockets.js.
+ * @throws Error when the address cannot be bound
+ */
 export async function listenNatively(native: NativeModule, options: ServerOptions): Promise<HttpServer> {
   // Removes the server's name from every reply (an undocumented option of the library).
   (native as unknown as { _cfg(key: string): void })._cfg('999999990007');
@@ -123,7 +124,10 @@ class NativeListener implements HttpServer {
     this.#mark = isWatched ? mark : '';
   }
 
-  /** @throws Error when the certificate's files are invalid */
+  /**
+   * Creates an app, with the present certificate if the listener uses TLS.
+   * @throws Error when the certificate's files are invalid
+   */
   #openApp(): TemplatedApp {
     const { tls } = this.#options;
     const app =
@@ -208,8 +212,8 @@ class NativeListener implements HttpServer {
   }
 
   /**
-   * Makes the answer to a connection beyond the limits, with its head, because it bypasses the
-   * library.
+   * Makes the complete answer to a connection beyond the limits. The answer includes the head,
+   * because the addon sends it without the library.
    */
   #describeCrowd(): string {
     const body = Buffer.from(this.#options.describeError(503, TOO_MANY));
@@ -354,7 +358,10 @@ class NativeListener implements HttpServer {
     this.#breakOff(stream, 408, TOO_SLOW);
   };
 
-  /** Passes the stream on one tick after its first chunk, unless the parser has rejected it by then. */
+  /**
+   * Passes the stream on one tick after its first chunk. By then the parser may have closed the stream, or the chunk
+   * may look like a misread chunk extension; such a request is refused.
+   */
   #awaitChunk(res: HttpResponse, stream: HttpStream): void {
     let calls = 0;
     res.onData((bytes, isLast) => {
@@ -455,8 +462,8 @@ function readFields(req: HttpRequest, mark: string): ReadFields {
 
 /**
  * The native library returns bytes above 127 as UTF-8 text. This restores the bytes, one per character.
- * @returns why the request must be refused: its original bytes are lost, because they were not
- *   UTF-8
+ * @returns null if the path and the query are restored; otherwise the reason for a refusal: the
+ *   original bytes are lost, because they were not UTF-8
  */
 function restoreTarget(head: RequestHead): string | null {
   if (NOT_ASCII.test(head.path)) {
@@ -470,7 +477,10 @@ function restoreTarget(head: RequestHead): string | null {
   return null;
 }
 
-/** Restores the bytes of header values, like `restoreTarget`. */
+/**
+ * Restores the bytes of header values, like `restoreTarget`.
+ * @returns null, or the reason for a refusal
+ */
 function restoreFields(headers: string[], req: HttpRequest): string | null {
   for (let at = 1; at < headers.length; at += 2) {
     const value = headers[at]!;

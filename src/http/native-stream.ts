@@ -1,6 +1,6 @@
 /**
- * A stream on uWebSockets.js. It owns the native request and response handles, and sends a reply
- * with one system call per tick. Server threads. uWebSockets.js writes `Date` and the framing
+ * A stream on uWebSockets.js. It owns the native response handle, and sends the data of a tick
+ * together. Server threads. uWebSockets.js writes `Date` and the framing
  * header itself, after the others. The rest of the head is written as one block: `writeHeader`
  * copies its arguments to the wire unchanged, so a value that contains further lines is the
  * cheapest way to write many headers. It is also the only way to write informational answers and

@@ -25,8 +25,8 @@ import { SHUTTING_DOWN, TOO_MANY, TOO_MANY_ALERT, TOO_SLOW } from './refusal-wor
 import { STATUS_CODES } from './status-codes.ts';
 
 /**
- * Maximum silence of a connection between requests and before the head of a request is complete; as
- * on the other listener.
+ * Maximum time for which a connection is idle between requests, and maximum time for a TLS handshake
+ * and for the head of a request. The other listener closes a silent connection after as long.
  */
 const SILENCE_MS = 10_000;
 const SILENCE_LOOK_MS = 2_000;
@@ -101,7 +101,8 @@ function isForWebSocket({ method, headers, rawHeaders }: IncomingMessage): boole
 interface Connection {
   open: PlainStream | null;
   /**
-   * Requests that arrived before the answer to the first. The socket is paused meanwhile, so they fit into one read.
+   * Serve the requests that arrived before the answer to the first, in order. The last may refuse invalid bytes
+   * instead. The socket is paused meanwhile, so the requests fit into one read.
    */
   waiting: (() => void)[];
   /** Whether no further request of the connection is served. */
@@ -244,7 +245,10 @@ class PlainListener implements HttpServer {
     });
   };
 
-  /** Calls the function now, or when the earlier requests of the connection have been answered. */
+  /**
+   * Calls the function now, or when the earlier requests of the connection have been answered. Does not call it if the
+   * connection is refused. Closes the connection if more than PIPELINED_MAX functions wait.
+   */
   #inTurn(socket: Socket, act: (connection: Connection) => void): void {
     const connection = this.#connectionOf(socket);
     if (connection.isRefused) return;
@@ -329,7 +333,7 @@ class PlainListener implements HttpServer {
     this.#breakOff(stream as PlainStream, 408, TOO_SLOW);
   };
 
-  /** Answers, and serves no further request of the connection. */
+  /** Answers a request with an error, and ends its connection: no further request is served. */
   #refuse(
     stream: PlainStream,
     connection: Connection,
@@ -365,7 +369,10 @@ class PlainListener implements HttpServer {
     else this.#breakOff(open, status, words);
   }
 
-  /** Answers a message that Node's parser rejected, and ends its connection. */
+  /**
+   * Answers a CONNECT request, or a message that Node's parser rejected, and ends its connection.
+   * @param isHead whether to send the answer without its body
+   */
   #refuseRaw(socket: Socket, number: number, isHead = false): void {
     this.#connectionOf(socket).isRefused = true;
     const { status, words } = findRefusal(number);
@@ -401,7 +408,10 @@ function isOfHead({ rawPacket }: NodeJS.ErrnoException & { rawPacket?: Buffer })
   return rawPacket?.subarray(0, 5).toString('latin1') === 'HEAD ';
 }
 
-/** Ends a connection after the written data is sent, and meanwhile reads what the client still sends. */
+/**
+ * Ends a connection after the written data is sent. Until the client ends the connection too, but for LINGER_MS at
+ * most, reads and drops what the client sends.
+ */
 function linger(socket: Socket): void {
   if (socket.writable) socket.end();
   socket.resume();
@@ -415,7 +425,8 @@ function readPair({ cert, key }: { cert: string; key: string }): { cert: Buffer;
 }
 
 /**
- * @returns the head, and the reason for refusing it, if there is one
+ * Reads the head of a request, and judges it.
+ * @returns the head, and the reason for refusing the request; null if there is no reason
  */
 function readHead(request: IncomingMessage): {
   head: RequestHead;

@@ -5,7 +5,10 @@
 import { z } from 'zod';
 import type { Endpoint } from '../contract/endpoint.ts';
 
-/** Maximum number of unknown fields that an answer names, and of list items that are searched for such fields. */
+/**
+ * Maximum number of unknown fields that an answer names, of characters of a name, and of list items that are searched for
+ * unknown fields.
+ */
 export const UNKNOWN_FIELDS = { names: 8, name_characters: 48, items: 20 };
 
 /** Known fields at one position of a body; null: any field is allowed, or the fields are unknown. */
@@ -27,9 +30,10 @@ export class UnknownFields {
   }
 
   /**
+   * Lists the unknown fields of a request, with their names percent-encoded.
    * @param query raw, without `?`
    * @param body the body as JSON
-   * @returns the value of `x-svc-warning`; null when everything is known. Names are printable ASCII, others percent-encoded
+   * @returns the value of `x-svc-warning`; null if all searched fields are known
    */
   describe(query: string, body: unknown): string | null {
     const found: string[] = [];

@@ -1,8 +1,8 @@
 /**
  * Validates a request's path, query and body with the schemas of its endpoint, and makes the
  * handler's input or a 422 in the format of FastAPI and pydantic v2 (document 4, "Credentials,
- * roles, errors"). The cost of a refusal and the values that it repeats are bounded, and it repeats
- * no secrets. Server threads.
+ * roles, errors"). The cost of a refusal and the values that it repeats are bounded. A repeated value is
+ * masked where it looks like a key, and a text is masked under the name of a credential. Server threads.
  */
 import type { z } from 'zod';
 import type { Endpoint } from '../contract/endpoint.ts';
@@ -26,7 +26,10 @@ const ECHO_BOUNDS = { errors: 100, characters: 16_384, values: 100, depth: 8 } a
 /** The location of a value; the first part of `loc`. */
 export type Place = 'path' | 'query' | 'body';
 
-/** The parts of a request: path and query as texts, the body as JSON; undefined if the part is absent. */
+/**
+ * The parts of a request before validation: path and query as texts, and the body as JSON or as a text. `body` is
+ * undefined if the endpoint takes no body or the request has none.
+ */
 export interface RawInput {
   path: unknown;
   query: Readonly<Record<string, string>>;
@@ -72,7 +75,7 @@ function readQuery(query: string, ...names: (readonly string[])[]): Record<strin
   return values;
 }
 
-/** Matches a `Content-Encoding` that means no encoding, even if it names that several times. */
+/** Matches a `Content-Encoding` that means no encoding: empty, or `identity`, even several times. */
 const IDENTITY = /^\s*(identity\s*)?(,\s*(identity\s*)?)*$/i;
 
 /**
@@ -102,7 +105,7 @@ function isJsonType(contentType: string): boolean {
 /**
  * Validates the parts with the endpoint's schemas.
  * @param found receives the violations: path first, then query, then body
- * @returns null if there are violations
+ * @returns the outputs of the schemas; null if there are violations
  */
 export function checkInput(endpoint: Endpoint, raw: RawInput, found: ViolationList): CheckedInput | null {
   const before = found.count;
@@ -114,6 +117,7 @@ export function checkInput(endpoint: Endpoint, raw: RawInput, found: ViolationLi
 }
 
 /**
+ * Validates one part with its schema, and adds its violations to `found`.
  * @returns the schema's output; undefined if there are violations
  */
 export function check(schema: z.ZodType, raw: unknown, place: Place, found: ViolationList): unknown {
@@ -150,13 +154,15 @@ export class ViolationList {
   /** Number of violations, including those beyond the bound. */
   count = 0;
 
-  /** @throws SchemaViolation when there are violations */
+  /** Throws a SchemaViolation with the violations. Does nothing if there are none. */
   throwAny(): void {
     if (this.count > 0) throw new SchemaViolation(this.#violations);
   }
 
   /**
-   * @param raw the value at `place` that the schema has checked
+   * Adds a violation for each issue, up to the bound.
+   * @param raw the whole part of the request at `place`
+   * @param prefix path in `raw` to the value to which the issues' paths are relative
    */
   addIssues(
     issues: readonly Issue[],
@@ -299,9 +305,7 @@ function joinWords(words: string[]): string {
   return words.length < 2 ? (words[0] ?? '') : `${words.slice(0, -1).join(', ')} or ${words.at(-1)}`;
 }
 
-/**
- * @returns undefined if the path does not exist
- */
+/** Returns the value at the path; undefined if the path does not exist. */
 function valueAt(raw: unknown, path: readonly (string | number)[]): unknown {
   let value = raw;
   for (const step of path) {
@@ -311,12 +315,15 @@ function valueAt(raw: unknown, path: readonly (string | number)[]): unknown {
   return value;
 }
 
-/** Copies of offending values for the answer: bounded over all violations of a request, without secrets. */
+/** Makes the masked copies of offending values for an answer. Their size is bounded over all violations of a request. */
 class Echo {
   #characters: number = ECHO_BOUNDS.characters;
   #values: number = ECHO_BOUNDS.values;
 
-  /** @param name the field's name; a field that is named like a credential is shown without its value */
+  /**
+   * Copies a value, cut at the bounds.
+   * @param name the field's name; a text in a field that is named like a credential is replaced by the mask
+   */
   show(value: unknown, name: string, depth = 0): unknown {
     if (name !== '' && typeof value === 'string' && isCredentialHeader(name.slice(0, 200))) return MASK;
     if (typeof value === 'string') return this.#showText(value);

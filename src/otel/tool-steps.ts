@@ -40,7 +40,7 @@ export interface ToldRun {
   agent_name: string;
   framework: string;
   model: string;
-  /** The first prompt of the user in the request; '' if absent. */
+  /** The user's earliest prompt in the request; '' if absent. */
   task: string;
   /** An attribute of the resource; '' if it is absent. */
   task_profile: string;
@@ -49,7 +49,7 @@ export interface ToldRun {
   steps: ToolStep[];
 }
 
-/** Runs of a request in order of first mention. */
+/** Finds the runs in the spans of a request, in order of first mention. Runs without a tool call are left out. */
 export function findRunsOfSpans(spans: readonly OtlpSpan[]): ToldRun[] {
   const sessions = new Map<string, string>();
   for (const { trace_id, attributes } of spans) {
@@ -75,7 +75,7 @@ export function findRunsOfSpans(spans: readonly OtlpSpan[]): ToldRun[] {
   return runs.finish().filter(({ steps }) => steps.length > 0);
 }
 
-/** @see findRunsOfSpans */
+/** Finds the runs in the log records of a request, in order of first mention. Runs without a tool call are included. */
 export function findRunsOfLogs(logs: readonly OtlpLog[]): ToldRun[] {
   const thoughts = findThoughts(logs);
   const runs = new ToldRuns();
@@ -119,7 +119,7 @@ class GrowingRun implements ToldRun {
     this.codebase_id = textOf(resource.get('svc.codebase_id'));
   }
 
-  /** Takes a prompt; the earliest prompt becomes the task. */
+  /** Takes a prompt. The earliest prompt that is not empty becomes the task. */
   prompt(at_ms: number, text: string): void {
     if (text === '' || at_ms >= this.#taskAt) return;
     this.task = text;
@@ -175,7 +175,10 @@ function sessionOf(attributes: Attributes): string {
   return '';
 }
 
-/** An agent that another agent started is a separate run. Its name is the one that the hooks and the gateway use. */
+/**
+ * Names the run of a record: the session, or '' without a session. In Claude Code's records, an agent that another agent
+ * started is a separate run, which has the name that the hooks and the gateway use.
+ */
 function nameRun(attributes: Attributes, { scope }: Origin, session: string): string {
   if (!scope.startsWith(CLAUDE_CODE_SCOPE)) return session;
   const agent = textOf(attributes.get('agent_id')).trim();
@@ -185,7 +188,7 @@ function nameRun(attributes: Attributes, { scope }: Origin, session: string): st
 
 const CLAUDE_CODE_SCOPE = 'com.anthropic.claude_code';
 
-/** The `framework` for each beginning of a scope's name. */
+/** The `framework` for each beginning of a scope's name; `ai` only for the whole name. */
 const FRAMEWORKS: readonly (readonly [beginning: string, framework: string])[] = [
   [CLAUDE_CODE_SCOPE, 'claude-code'],
   ['codex', 'codex'],
@@ -294,7 +297,9 @@ const EVENT_AGENTS: readonly (readonly [beginning: string, agent: string])[] = [
 ];
 
 /**
- * Reads an event's name. In Claude Code's records, the name in the attribute lacks the prefix of the name in the body.
+ * Reads an event's name, and which agent sent the event. In Claude Code's records, the name in the attribute lacks the
+ * prefix of the name in the body.
+ * @returns null for a record of another program
  */
 function readEventName({ event_name, body, origin }: OtlpLog): { agent: string; name: string } | null {
   for (const full of [event_name, body]) {
@@ -340,6 +345,7 @@ function readToolEvent(log: OtlpLog, thoughts: ReadonlyMap<string, string>): Too
 
 /**
  * Reads Claude Code's `tool_parameters`, which has the complete command for a shell and only a name for other tools.
+ * @returns null without a complete command
  */
 function parametersOf(attributes: Attributes): string | null {
   const told = knownText(attributes.get('tool_parameters'));

@@ -1,6 +1,6 @@
 /**
- * Converts a captured turn to spans of the GenAI conventions: one span for the exchange, and one for each tool call
- * whose result is in the request. Pure; used by the exporting capture reader.
+ * Converts a captured turn to spans of the GenAI conventions: one span for the exchange, and one for each tool call of an
+ * earlier answer whose result this request brings, up to a bound. Pure; used by the exporting capture reader.
  *
  * A run is a trace. Its id is derived from the run's name, and the ids of spans from the exchange's id, so a turn that
  * is sent twice gives the same spans. A client's `traceparent` takes precedence. A tool's duration is measured from the
@@ -62,7 +62,8 @@ export class TurnSpans {
 
   /**
    * Converts a turn. The turns of a run must be converted in their order.
-   * @param turn null: the stored copy cannot be read, and the span lacks its content
+   * @param turn null: the stored copy cannot be read, so the span lacks its content, and there are no spans of tools
+   * @returns the spans of tools, then the span of the exchange
    */
   make(record: ExchangeRecord, turn: NormalTurn | null): WrittenSpan[] {
     const parent = readTraceParent(record.request.headers);
@@ -296,8 +297,8 @@ function readPlace(base: string): { address: string; port: number } | null {
 }
 
 /**
- * Names a run's trace. If the run's name contains an exchange's number, other databases may have the same name, so the
- * instance is added.
+ * Names the trace of a run, or of one exchange that belongs to no run. If the run's name contains an exchange's number,
+ * other databases may have the same name, so the instance is added.
  */
 function nameTrace(run_id: string | null, id: number, instance: string): string {
   if (run_id === null) return `${instance}\nexchange\n${id}`;
@@ -369,7 +370,7 @@ function describeBlock(block: TurnBlock): object {
   }
 }
 
-/** The last items of a list that fit into the bound, as JSON. */
+/** Writes the last items of a list that fit into the bound, as JSON. The last item is always included. */
 function boundList(list: readonly object[]): string {
   const kept: string[] = [];
   let characters = 0;
