@@ -6,7 +6,11 @@ export interface ByteRange {
   end: number;
 }
 
-/** Sorts the given list in place. @returns the ranges in ascending order, overlapping ones merged; adjacent ones stay */
+/**
+ * Sorts the given list in place, and merges overlapping ranges by extending the first of them. Adjacent ranges stay
+ * separate.
+ * @returns the merged ranges in ascending order
+ */
 export function mergeRanges(ranges: ByteRange[]): ByteRange[] {
   if (ranges.length < 2) return ranges;
   ranges.sort((a, b) => a.start - b.start || a.end - b.end);

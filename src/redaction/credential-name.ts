@@ -7,7 +7,7 @@
 /** Maximum number of characters of a name that are examined, counted from its end. */
 const NAME_CHARACTERS = 256;
 
-/** Last words that denote a credential, whatever precedes them. */
+/** Last words that denote a credential, unless the first word of the name makes it a yes or no: `has_password`. */
 const CREDENTIAL_WORD =
   /(?:passw(?:or)?d|passphrase|passcode|secret|credential)s?$|^(?:pwds?|jwts?|bearer|auth|authorization|cookies?|cookie2)$|(?:api|secret|access|private)keys?$/;
 

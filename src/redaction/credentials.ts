@@ -20,7 +20,7 @@ const FORMS_CHARACTERS = 8_192;
  */
 export const MAX_FORMS = 1_024;
 
-/** Adds a secret that is long enough to be searched for. */
+/** Adds a secret without surrounding white space. Leaves out the mask and values too short to be searched for. */
 function addSecret(into: Set<string>, value: string): void {
   const trimmed = value.trim();
   if (trimmed.length >= MIN_CREDENTIAL_LENGTH && trimmed !== MASK) into.add(trimmed);
@@ -49,7 +49,7 @@ function decodeValue(raw: string): string {
 const SCHEME_CHARACTERS = 64;
 const SCHEME = /^[A-Za-z][\w-]*$/;
 
-/** Splits `Bearer token` into its scheme and its token; null if the value has no scheme. */
+/** Splits `Bearer token` into its scheme, in lower case, and its token; null if the value lacks one of them. */
 function readScheme(value: string): { scheme: string; token: string } | null {
   const head = value.slice(0, SCHEME_CHARACTERS + 1);
   const space = head.search(/\s/);
@@ -122,8 +122,10 @@ const PLAIN = /^[A-Za-z0-9_.~-]+$/;
 
 /**
  * The forms in which an answer may hold a secret: unchanged, JSON-escaped (also with `\/`, and with `<>&'=+` as
- * `\u00xx`), percent-encoded in upper and lower case and as a form field, HTML-escaped, and in base64.
- * @returns byte strings (latin1), longest first
+ * `\u00xx`), percent-encoded in upper and lower case and as a form field, HTML-escaped, each of these inside up to two
+ * further JSON texts, and in base64. A secret of more than FORMS_CHARACTERS gets only the unchanged, the JSON-escaped
+ * and the base64 form.
+ * @returns byte strings (latin1) of at least MIN_CREDENTIAL_LENGTH, longest first
  */
 export function credentialForms(secret: string): string[] {
   const forms = new Set<string>([secret]);

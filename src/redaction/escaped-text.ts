@@ -16,8 +16,8 @@ const LINE_END = 0x0a;
 /** Number of bytes before a stretch that are copied unchanged, because they may be a label or a scheme. */
 const CONTEXT_BYTES = 64;
 /**
- * Stretches, words with encoded characters, are decoded and searched together, up to WINDOW_BYTES. A single stretch may
- * have STRETCH_BYTES_MAX.
+ * Stretches, which are words with encoded characters, are decoded into one buffer and searched together once they have
+ * WINDOW_BYTES. A long stretch makes the buffer grow fourfold, as long as it stays within STRETCH_BYTES_MAX.
  */
 const WINDOW_BYTES = 256 << 10;
 const STRETCH_BYTES_MAX = 32 << 20;

@@ -20,7 +20,7 @@ const CREDENTIAL_HEADERS = new Set([
   'x-session',
 ]);
 
-/** Words that end the name of a credential header, after a separator. */
+/** Words that are, or after a separator end, the name of a credential header. */
 const LAST_WORDS = [
   'secret',
   'authorization',
@@ -86,7 +86,7 @@ export function findOpenSession(headers: readonly string[]): string | null {
 const OPENCODE_SESSION = 'ses_';
 
 /**
- * Whether the header is such an `x-session-id` of opencode, and so not a credential.
+ * Whether the header is an `x-session-id` of opencode with the value of `x-session-affinity`, and so not a credential.
  * @param session the value from `findOpenSession`
  */
 export function isOpenSession(name: string, value: string, session: string | null): boolean {
@@ -95,8 +95,9 @@ export function isOpenSession(name: string, value: string, session: string | nul
 }
 
 /**
- * Whether a header's value is a credential: the listed headers, and any whose name ends like a credential's
- * (`x-acme-api-key`, `x-vault-token`) or contains such a name, except those that count or limit (`x-ratelimit-token`).
+ * Whether a header's value is a credential. Three kinds of names say so: the listed ones; those that end like a
+ * credential's (`x-acme-api-key`, `x-vault-token`) without a word of COUNTS (`x-ratelimit-token`); and those that
+ * `isCredentialName` accepts.
  * @param name in any case; a very long one counts as a credential's
  */
 export function isCredentialHeader(name: string): boolean {

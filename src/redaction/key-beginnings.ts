@@ -37,7 +37,7 @@ export function startsWith(bytes: Uint8Array, at: number, to: number, text: stri
 const beginnings = new WordIndex(BEGINNINGS.map((text) => ({ text })));
 const firstWords = new WordIndex(FIRST_WORDS.map((text) => ({ text })));
 
-/** Whether a key may begin anywhere in the run. */
+/** Whether one of BEGINNINGS is anywhere in the run. */
 export function holdsBeginning(bytes: Uint8Array, start: number, end: number): boolean {
   for (let at = start; at + 1 < end; at++) {
     for (const { text } of beginnings.list(bytes[at]!, bytes[at + 1]!))

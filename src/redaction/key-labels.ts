@@ -145,7 +145,7 @@ function isLetterDigit(byte: number): boolean {
   return (small >= 0x61 && small <= 0x7a) || (byte >= 0x30 && byte <= 0x39);
 }
 
-/** Whether the token is in quotation marks. The closing one may be escaped. */
+/** Whether the word in [start, end) is in quotation marks. The closing mark may be escaped. */
 function isQuoted(bytes: Uint8Array, lowest: number, start: number, end: number): boolean {
   if (start === lowest || (bytes[start - 1] !== 0x22 && bytes[start - 1] !== 0x27)) return false;
   let at = end;

@@ -54,8 +54,8 @@ export function findKeyShapes(
 }
 
 /**
- * Receives the positions of suspects. If there are more, the engine is called again. Shared, because searches do not
- * nest.
+ * Receives the place from which the engine must go on, then the start and the end of each suspect, of at most 64. All
+ * searches of a thread share it, because searches do not nest.
  */
 const marks = new Float64Array(129);
 
@@ -164,8 +164,8 @@ class RunJudge {
 }
 
 /**
- * Whether a value looks random. In code and examples, words often follow the name of a key:
- * `settings.ANTHROPIC_API_KEY`.
+ * Whether a run has both a letter and a digit, and so may be random. In code and examples, words often follow the name of
+ * a key: `settings.ANTHROPIC_API_KEY`.
  */
 function looksRandom(bytes: Uint8Array, start: number, end: number): boolean {
   let hasDigit = false;

@@ -32,7 +32,7 @@ const NO_BASE64 = TOGETHER_BYTES + 1;
 /**
  * Whether none of the texts, nor any beginning of one, contains a key shape, so that `maskText` would return each
  * unchanged. One pass over all texts costs as much as one over a single text.
- * @returns false also if the texts together have more than TOGETHER_BYTES
+ * @returns false also if the texts together have more than TOGETHER_BYTES, or have a place that only a search can judge
  */
 export function areFreeOfKeys(texts: readonly string[], engine: ByteEngine = byteEngine): boolean {
   let at = 0;
@@ -69,8 +69,9 @@ export function maskRangesOfText(text: string, ranges: readonly ByteRange[]): st
 }
 
 /**
- * A JSON value that may be stored: key shapes in its texts and names are masked, and a value under a name like
- * `clientSecret` or `OPENAI_API_KEY` is masked whole, however short or deep.
+ * Copies a JSON value for storage. Key shapes in its texts and names are masked. Under a name like `clientSecret` or
+ * `OPENAI_API_KEY`, each number and each text that is not empty is masked whole, however short or deep. Booleans, nulls
+ * and numbers of tokens stay.
  */
 export function maskValue(value: unknown): unknown {
   return maskJson(value, false);

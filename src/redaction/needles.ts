@@ -4,10 +4,10 @@ import { type ByteRange, mergeRanges } from './byte-range.ts';
 import { type Work, WorkExceededError } from './work.ts';
 
 /**
- * All occurrences of the needles.
- * @param needles byte strings to find
- * @returns ranges in ascending order, not overlapping
- * @throws {WorkExceededError}
+ * Finds the needles that begin in [from, to). After an occurrence of a needle, the search for that needle continues
+ * behind the occurrence.
+ * @returns ranges in ascending order; overlapping ones are merged
+ * @throws {WorkExceededError} when the search would take too long
  */
 export function findNeedles(
   bytes: Uint8Array,
