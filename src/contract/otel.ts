@@ -8,7 +8,7 @@ const OTLP: RawBody = {
     'The export request of OTLP 1.x, as protobuf or as its JSON; with `Content-Encoding: gzip` or without',
 };
 
-/** Fields that an answer has only if some records were refused. */
+/** Makes the schema of an answer. Its `partialSuccess` is present only if some records were refused. */
 const partialSuccess = (
   rejected: 'rejectedSpans' | 'rejectedLogRecords' | 'rejectedDataPoints',
   id: string,
@@ -30,7 +30,7 @@ const statusBody = z
   .object({ message: z.string().describe('What is wrong, in words') })
   .meta({ id: 'OtlpStatus' });
 
-/** The handler refuses in OTLP's form; the checks before it refuse in this API's form. */
+/** Makes a refusal. Its body has OTLP's form if the handler refuses, and this API's form if a check before it does. */
 const refusal = (description: string): EndpointReply => ({
   description,
   schema: z.union([statusBody, errorBody]),

@@ -57,7 +57,7 @@ function compileAbsence({ def }: z.ZodOptional | z.ZodNullable, absent: undefine
   return (input) => (input === absent ? absent : read(input));
 }
 
-/** Objects that ignore unknown keys. */
+/** Makes the quick reading of an object that ignores unknown keys; null for other objects, or if a field has none. */
 function compileObject({ def }: z.ZodObject): QuickRead | null {
   if (def.catchall !== undefined) return null;
   const names = Object.keys(def.shape);

@@ -29,7 +29,7 @@ export const firedCounts = z
   .object(Object.fromEntries(MONITOR_NAMES.map((monitor) => [monitor, z.int()])))
   .describe('Steps at which each monitor fired');
 
-/** Maximum number of values of one answer. */
+/** Number of values in an answer: the default, and the most that a request may ask for. */
 const VALUES = { usual: 20, most: 100 } as const;
 
 /** Query parameters of a list of the values of a field. */

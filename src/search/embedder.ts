@@ -52,7 +52,10 @@ export function splitVectors(flat: EmbedOutput, dimensions: number): Float32Arra
   return vectors;
 }
 
-/** Scales to length 1, in place; a zero vector stays, and numbers that are not finite become zeros. */
+/**
+ * Scales a vector to length 1, in place, and returns it. A zero vector stays. If a number or the length is not finite, all
+ * numbers become zeros.
+ */
 export function normalise(vector: Float32Array): Float32Array {
   let sum = 0;
   for (let i = 0; i < vector.length; i++) sum += vector[i]! * vector[i]!;

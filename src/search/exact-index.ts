@@ -32,7 +32,7 @@ const BOOKKEEPING_BYTES = 60;
 const places = new Uint32Array(BLOCK);
 const similarities = new Float64Array(BLOCK);
 
-/** All blocks of an index have the same form. */
+/** The numbers of a block: 16-bit in the short form, bytes in the packed form. All blocks of an index have one form. */
 type Numbers = Int16Array | Uint8Array;
 
 export class ExactIndex implements VectorIndex {
@@ -196,7 +196,7 @@ export class ExactIndex implements VectorIndex {
       this.#putBlock(0, (2 * block.length) / this.#numbers).set(block);
   }
 
-  /** Makes room for this many vectors. */
+  /** Replaces the block of this number by an empty one with room for this many vectors, and returns the new block. */
   #putBlock(number: number, vectors: number): Numbers {
     const block = this.#shared?.makeBlock(number, vectors) ?? this.#form.make(vectors * this.#numbers);
     this.#blocks[number] = block;

@@ -1,7 +1,8 @@
 /**
  * Opens the embedder that a store used before the operator chose another embedder. Searches use its vectors while
  * vectors of the new embedder are missing. If the old embedder is unavailable, the model that ships with the product
- * replaces it, because that model embeds a thousand situations in a quarter of a second. Actor threads.
+ * replaces it unless it is the new embedder. That model embeds a thousand situations in a quarter of a second. Actor
+ * threads.
  */
 import type { Embedder } from './embedder.ts';
 import { OnnxEmbedder, type RunCompute } from './onnx-embedder.ts';
@@ -28,7 +29,8 @@ export function sourceOf({ remote, model_dir }: EmbeddingChoice): EmbedderSource
 /**
  * @param choice the current configuration
  * @param record the embedder of the stored vectors; null if unknown
- * @returns functions that open an embedder, best first; each rejects if the embedder cannot be opened or has changed
+ * @returns functions that open an embedder, best first; each rejects if its embedder cannot be opened, and the one for
+ *   the record also if the embedder has changed
  */
 export function listFormerEmbedders(
   choice: EmbeddingChoice,

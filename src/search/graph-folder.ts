@@ -1,6 +1,6 @@
 /**
  * Saves the graphs of vector indexes on disk, so that a start reads them instead of linking every vector again. They
- * are only a cache: a damaged, outdated or incompatible file is ignored and removed.
+ * are only a cache: a damaged, outdated or incompatible file is ignored, and removed by this or a later call.
  *
  * A saved graph is two files: hnswlib's file, and a list of its places that records the name, length and checksum of
  * the first file. A rename publishes the list once both files are on disk, so a crash leaves either the old pair or the
@@ -90,7 +90,7 @@ export class GraphFolder {
   /**
    * Loads the graph saved under the name into the index, for the vectors that still match.
    * @param find the vector id of a permanent name
-   * @returns number of vectors that the graph contains, which need not be linked
+   * @returns number of vectors that the graph contains, which need not be linked; 0 if no graph can be used
    */
   restore(
     name: string,
@@ -138,7 +138,7 @@ export class GraphFolder {
     );
   }
 
-  /** Removes graphs saved under other names, and remnants of a crash. */
+  /** Removes graphs saved under other names, graphs whose list cannot be read, and remnants of a crash. */
   keepOnly(names: ReadonlySet<string>): Promise<void> {
     return this.#alone(() => this.#keepOnly(names));
   }

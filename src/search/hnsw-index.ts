@@ -56,12 +56,18 @@ const PROJECTION_ERROR = 3 / Math.sqrt(GRAPH_DIMENSIONS);
 const ROW_ERROR = 0.4;
 /** Seed of the graph's random levels: the same points, added in the same order, give the same graph. */
 const SEED = 100;
-/** Minimum number of vectors for a graph; with fewer, comparing with all is as fast. Lower above 384 dimensions. */
+/**
+ * Number of vectors from which a graph is built; with fewer, comparing with all is as fast. The number is lower for
+ * vectors of more than GRAPH_SIZE_DIMENSIONS dimensions.
+ */
 export const GRAPH_SIZE_MIN = 2_000;
 const GRAPH_SIZE_DIMENSIONS = 384;
 /** Replaces the id of a removed vector that is still in the graph. */
 const NO_ID = -1;
-/** Maximum share of removed points, which make searches slower. Beyond it, the graph is rebuilt. */
+/**
+ * Maximum share of removed points, which make searches slower. Beyond it, the graph is rebuilt if it has more than half of
+ * GRAPH_SIZE_MIN removed points.
+ */
 const REMOVED_SHARE_MAX = 0.3;
 /** Maximum number of points added between two checks of the clock. */
 const TEND_STEP = 4;
@@ -83,6 +89,7 @@ interface LookPlan {
   error: number;
 }
 
+/** Plans a search for the `k` best vectors. A filter needs more candidates, because it drops some of them. */
 export function planSearch(dimensions: number, k: number, isFiltered: boolean): LookPlan {
   const least = isFiltered ? Math.max(FILTERED_MIN, FILTERED_FACTOR * k) : COMPARED_FACTOR * k;
   const [first, second, third] = LOOKS.map((look) => Math.max(look, least)) as [number, number, number];

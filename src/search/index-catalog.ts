@@ -56,6 +56,7 @@ export class IndexCatalog {
   }
 
   /**
+   * Adds an empty index to the catalog.
    * @param group name of a group of indexes that are listed together; empty for no group
    */
   share(name: string, group: string, dimensions: number): SharedIndex {
@@ -77,7 +78,7 @@ export class IndexCatalog {
   }
 }
 
-/** @returns null if the addon is missing; other threads then cannot search */
+/** Opens a catalog. Returns null if the addon is missing: then other threads cannot search. */
 export function openCatalog(key: string): IndexCatalog | null {
   try {
     return new IndexCatalog(key);

@@ -1,13 +1,15 @@
-/** Bounds of embedding texts with the local model. Constants only; any thread. */
+/** Bounds of embedding texts. Constants only; any thread. */
 
 import { strict as assert } from 'node:assert';
 
-/** Maximum number of tokens of a text that are embedded, with any model. */
+/** Maximum number of tokens of a text that a model in the compute pool embeds. */
 export const EMBEDDING_TOKENS_MAX = 2_048;
 /** Maximum numbers of texts and tokens in one run of the model; tokens include padding. */
 export const EMBEDDING_BATCH_TEXTS = 32;
 export const EMBEDDING_BATCH_TOKENS = 16_384;
-/** Maximum number of texts that wait for the model on one thread. Further texts are refused as unavailable. */
+/**
+ * Maximum number of texts that wait in one embedder, and of their characters. Further texts are refused as unavailable.
+ */
 export const EMBEDDING_QUEUE_TEXTS = 4_096;
 export const EMBEDDING_QUEUE_CHARACTERS = 8 << 20;
 

@@ -51,7 +51,7 @@ export class OnnxEmbedder implements Embedder {
   /**
    * Loads the model on one pool thread; other threads load it with their first texts.
    * @param compute see {@link RunCompute}
-   * @param parallel maximum number of concurrent runs, which is the number of threads in the pool
+   * @param parallel maximum number of concurrent runs; at most the number of threads in the pool is useful
    * @param modelDir folder of another model than the pool's; this model is released when the embedder is closed
    * @throws Error with one line if the model's folder is missing or unsuitable
    */

@@ -14,7 +14,7 @@ export interface EmbeddingChoice {
   remote: { url: string; key: string; model: string } | null;
 }
 
-/** The folder with which the compute pool's threads are started. */
+/** Returns the chosen model's folder, by default that of the model that ships. */
 export function findModelDir(choice: Pick<EmbeddingChoice, 'model_dir'>): string {
   // Data files are not compiled: a built tree finds them beside the sources, which the package includes.
   const isBuilt = import.meta.url.endsWith('.js');
@@ -23,6 +23,7 @@ export function findModelDir(choice: Pick<EmbeddingChoice, 'model_dir'>): string
 }
 
 /**
+ * Opens the embedder of the configuration.
  * @param compute the pool whose threads were started with `findModelDir`
  * @param parallel threads of that pool
  * @param onDown called if the service does not answer now; it is asked again until it does

@@ -8,6 +8,7 @@ import type { VectorIndex } from './vector-index.ts';
 export type MakeIndex = (dimensions: number, shared?: SharedIndex | null) => VectorIndex;
 
 /**
+ * Chooses the approximate index, or the exact index if the native library cannot be loaded.
  * @param warn called once, with a message for an operator, when the native library cannot be loaded; searches are then
  *   exact, and slower the more vectors there are
  */

@@ -28,7 +28,8 @@ export class Projection {
   }
 
   /**
-   * @returns a vector of length 1, or zeros; the next call overwrites it
+   * Projects a vector, and scales the result to length 1.
+   * @returns the result, or zeros if all its numbers are 0; the next call overwrites it
    */
   project(vector: Float32Array): Float32Array {
     const sums = this.#sums.fill(0);

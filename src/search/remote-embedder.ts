@@ -1,6 +1,6 @@
 /**
  * The embedder for an OpenAI-compatible `POST …/embeddings`. The key is only sent in one header: no error and no log
- * contains it, or anything from the service's answers. Any thread.
+ * contains the key, or anything from the service's answers but their status. Any thread.
  */
 import { setTimeout as wait } from 'node:timers/promises';
 import type { Pool } from 'undici';
@@ -8,7 +8,7 @@ import { CatalogueError } from '../errors.ts';
 import { type Embedder, normalise } from './embedder.ts';
 import { TextBatcher } from './text-batcher.ts';
 
-/** Maximum number of texts in one request to a remote service, and maximum size of an answer. */
+/** Maximum number of texts in one request to the service, maximum time for the answer, and maximum size of the answer. */
 export const EMBEDDING_REMOTE_TEXTS = 96;
 const EMBEDDING_REMOTE_TIMEOUT_MS = 20_000;
 const EMBEDDING_REMOTE_ANSWER_BYTES = 32 << 20;
@@ -18,6 +18,7 @@ const EMBEDDING_REMOTE_RETRY_MS = 500;
 /** Delays between attempts at a service that was down at the start. */
 const EMBEDDING_REMOTE_RETRY_FIRST_MS = 1_000;
 const EMBEDDING_REMOTE_RETRY_MAX_MS = 30_000;
+/** Maximum number of dimensions of a vector from the service. */
 const EMBEDDING_DIMENSIONS_MAX = 8_192;
 
 interface RemoteEmbedderOptions {
@@ -188,7 +189,7 @@ export class RemoteEmbedder implements Embedder {
     return this.#readVectors(text, texts.length);
   }
 
-  /** Validates everything, because searches use these vectors from then on. */
+  /** Reads the vectors of an answer. Validates every value, because searches use these vectors from then on. */
   #readVectors(text: string, count: number): Float32Array[] {
     const data = parseObject(text)?.data;
     if (!Array.isArray(data) || data.length !== count) throw badAnswer('another number of vectors');

@@ -34,7 +34,7 @@ export class SharedIndex {
     }
   }
 
-  /** Memory besides vectors and graph. */
+  /** Memory in bytes, without vectors and graph. */
   get bytes(): number {
     return this.#engine.measureShared(this.#handle);
   }

@@ -18,6 +18,7 @@ interface TextBatcherOptions {
 /** One call of `embed`. */
 interface Request {
   vectors: Float32Array[];
+  /** Number of vectors that are still missing. */
   missing: number;
   /** Whether the request has failed. Its remaining texts are then dropped. */
   has_failed: boolean;
@@ -50,6 +51,7 @@ export class TextBatcher {
   }
 
   /**
+   * Embeds texts in the next runs.
    * @param texts each is cut at EMBEDDING_TEXT_CHARACTERS
    * @returns one vector per text, in order
    * @throws CatalogueError `unavailable` if too many texts wait, a run fails, or the batcher is closed
@@ -74,7 +76,7 @@ export class TextBatcher {
     });
   }
 
-  /** Fails waiting requests; the current run still ends. Can be called again. */
+  /** Fails the requests that have waiting texts. Runs in progress continue. Can be called again. */
   close(): void {
     this.#isClosed = true;
     const waiting = this.#waiting;

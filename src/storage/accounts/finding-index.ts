@@ -92,7 +92,7 @@ function putCodebase(tx: TableTransaction, codebase: Codebase, value: CodebaseRo
   tx.write({ op: 'put', table: FINDINGS_CODEBASES, row: codebaseRow(codebase), value });
 }
 
-/** @returns false if the finding did not exist, because another box may have removed it */
+/** Removes a finding. Returns false if the finding does not exist: another box may have removed it. */
 function removeFinding(tx: TableTransaction, codebase: Codebase, seq: number): boolean {
   const row = findingRow(codebase, seq);
   if (tx.get(FINDINGS_INDEXED, row) === undefined) return false;

@@ -9,7 +9,7 @@ import type { Listing, Page } from '../ports/page.ts';
 import type { TableReader, TableTransaction } from '../tables.ts';
 import { countRow, readNewest } from './page.ts';
 
-/** Maximum number of invitations that one answer lists. */
+/** Maximum number of invitations that are listed for an address, including those that have expired. */
 const INVITATIONS_SHOWN_MAX = 100;
 /** How long an invitation can be accepted (document 4, "Credentials, roles, errors"). */
 const INVITATION_DAYS = 7;
@@ -18,7 +18,7 @@ const INVITATION_DAYS = 7;
 export const INVITATIONS = 'invitations';
 /** [invitation] → org. */
 const ORG_OF_INVITATION = 'org_of_invitation';
-/** [normalized e-mail address, org] → pending invitation. An address has at most one in an organization. */
+/** [normalized e-mail address, org] → id of the last invitation, until that is accepted or revoked. It may have expired. */
 const BY_EMAIL = 'invitations_by_email';
 
 const DAY_MS = 86_400_000;

@@ -5,7 +5,7 @@ import type { TableReader, TableTransaction } from '../tables.ts';
 import { countRow, countRows } from './page.ts';
 import { requireRoom } from './room.ts';
 
-/** Maximum number of keys of one organization. Further ones are refused with 409. */
+/** Maximum number of keys of one organization that are neither revoked nor expired. Further ones are refused with 409. */
 const KEYS_PER_ORG_MAX = 5_000;
 
 const BY_HASH = 'api_keys';
@@ -160,7 +160,7 @@ function liveRow({ org_id, project_id, id }: KeyRecord) {
   return [org_id, project_id ?? '', id];
 }
 
-/** Removes replaced keys from the count of keys when they have expired. */
+/** Removes the rows of expired keys from LIVE, so that these keys no longer count towards the maximum. */
 function forgetExpired(transaction: TableTransaction, org_id: string, nowMs: number): void {
   for (const { row, value } of [...transaction.range<string | null>(LIVE, { prefix: [org_id] })]) {
     if (value !== null && Date.parse(value) <= nowMs) transaction.write({ op: 'remove', table: LIVE, row });

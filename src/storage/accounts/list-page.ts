@@ -66,7 +66,10 @@ interface OldRow<Value> extends Row<Value> {
   place: ListPlace;
 }
 
-/** The rows of a portion, oldest first. @param prefix the key's parts before the time */
+/**
+ * Reads the oldest rows after a place, at most `limit`, and returns those of a time before `before_ms`, oldest first.
+ * @param prefix the key's parts before the time
+ */
 export function readOldest<Value>(
   tables: TableReader,
   table: string,

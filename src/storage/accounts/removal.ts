@@ -1,6 +1,6 @@
 /**
  * Removes the rows of a deleted organization or account in portions: keys, invitations, projects, marks, profiles,
- * alerts, saved searches, feedback. Counts, payments and the audit log stay. Any thread.
+ * alerts, code bases, sources of patterns, saved searches, feedback. Counts, payments and the audit log stay. Any thread.
  */
 import type { Feedback, Invitation, Project } from '../../domain/account.ts';
 import { ALERT_EVENTS, ALERT_OUTBOX, ALERT_STATES, ALERTS, type AlertDelivery } from '../../domain/alert.ts';
@@ -21,6 +21,7 @@ import { SAVED_SEARCHES } from './saved-searches.ts';
 const all = () => true;
 
 /**
+ * Removes the rows of a deleted organization, except sources of patterns.
  * @throws a store error; the next call removes the rest
  */
 export async function removeOrganizationRows(main: Tables, org_id: string): Promise<void> {
@@ -44,6 +45,7 @@ export async function removeOrganizationRows(main: Tables, org_id: string): Prom
 }
 
 /**
+ * Removes the stored sources of a project's patterns.
  * @param project_id null: of the whole organization
  * @throws a store error; the next call removes the rest
  */
@@ -57,6 +59,7 @@ export async function removePatternSources(
 }
 
 /**
+ * Removes the feedback of a deleted account.
  * @throws a store error; the next call removes the rest
  */
 export async function removeUserRows(main: Tables, user_id: string): Promise<void> {

@@ -2,6 +2,7 @@
 import { CatalogueError } from '../../errors.ts';
 
 /**
+ * Checks that one more row is allowed.
  * @throws CatalogueError `conflict` if the limit is reached
  */
 export function requireRoom(present: number, max: number, what: string): void {

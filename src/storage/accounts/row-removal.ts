@@ -7,6 +7,7 @@ import type { Row, Tables, TableTransaction } from '../tables.ts';
 const LOOKED_ROWS = 500;
 
 /**
+ * Removes the rows of a table that begin with a prefix and match.
  * @param also called for each removed row in the same transaction, to remove related data
  * @throws Error from the store; a later call removes the remaining rows
  */

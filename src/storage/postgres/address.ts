@@ -56,12 +56,19 @@ function readTls(host: string, mode: string | null, authorities: string | null):
   }
 }
 
-/** SQLSTATEs of temporary failures: the database is starting, stopping, full, unreachable (class 08) or a standby. */
+/**
+ * SQLSTATEs of temporary failures: the database is starting, stopping, full, unreachable (class 08) or a standby; a
+ * transaction was rolled back (class 40), waited too long for a lock or was idle too long; or the session has been
+ * replaced (UND01).
+ */
 const PASSING = /^(?:08...|53...|57P0[123]|40...|55P03|25006|25P0[34]|UND01)$/;
 const UNTRUSTED =
   /^(?:CERT_|ERR_TLS_|ERR_SSL_|DEPTH_ZERO_|SELF_SIGNED_|UNABLE_TO_(?:GET_ISSUER|VERIFY)|HOSTNAME_)/;
 
-/** Explains an error of the driver. */
+/**
+ * Explains an error of the driver. Returns a TruthUnavailableError if a later attempt may succeed, and a
+ * TruthRefusedError otherwise. Returns an error of these classes unchanged.
+ */
 export function explainDatabase(
   thrown: unknown,
   { name, client: { user } }: DatabaseAddress,

@@ -27,7 +27,11 @@ export class DatabaseConnection {
     });
   }
 
-  /** Connects. Call it in {@link guard}. @throws TruthRefusedError; a driver error */
+  /**
+   * Connects, checks the schema and the identity of the database, and sets the options of the planner. Call this method
+   * in {@link guard}.
+   * @throws TruthRefusedError; a driver error
+   */
   async open(): Promise<void> {
     await this.client.connect();
     await checkSchema(this.client);

@@ -1,4 +1,7 @@
-/** Upgrades the database's schema to this version, and checks the version. There are no downgrades. Command line. */
+/**
+ * Upgrades the database's schema to this version (command line), and checks the version (each connection; any thread).
+ * There are no downgrades.
+ */
 import type { Client } from 'pg';
 import { TruthRefusedError } from '../shared/truth.ts';
 import { MIGRATIONS, SCHEMA_VERSION } from './schema.ts';
@@ -32,7 +35,10 @@ export async function migrate(client: Client): Promise<{ from: number; to: numbe
   }
 }
 
-/** @throws TruthRefusedError if the schema's version is not SCHEMA_VERSION; the driver's errors */
+/**
+ * Checks that the schema's version is SCHEMA_VERSION.
+ * @throws TruthRefusedError if it is another one; a driver error
+ */
 export async function checkSchema(client: Client): Promise<void> {
   const version: number = (await client.query(READ_VERSION)).rows[0]?.version ?? 0;
   refuseNewer(version);

@@ -256,7 +256,7 @@ interface RowTakers {
 }
 
 /**
- * Reads all rows as of one position.
+ * Reads all rows, in several transactions. They show one state, because no box may use the database meanwhile.
  * @throws TruthRefusedError also while a box uses the database; TruthUnavailableError; what the takers throw
  */
 export async function readDatabase(text: string, key: DataKey | null, takers: RowTakers): Promise<void> {
@@ -327,7 +327,10 @@ async function readAll<Row extends object>(
   await client.query('COMMIT');
 }
 
-/** @throws TruthRefusedError while a box uses the database, because its writes would be lost */
+/**
+ * Checks that no box uses the database, because the writes of a box would be lost.
+ * @throws TruthRefusedError if a box uses it; TruthUnavailableError
+ */
 export async function refuseBoxes(text: string): Promise<void> {
   await withClient(text, async (client, { name }) => {
     const count = Number((await client.query(BOXES)).rows[0].n);
@@ -335,7 +338,10 @@ export async function refuseBoxes(text: string): Promise<void> {
   });
 }
 
-/** @throws TruthRefusedError, TruthUnavailableError; an open transaction is rolled back */
+/**
+ * Calls a function with a new connection, and closes the connection afterwards. An open transaction is then rolled back.
+ * @throws TruthRefusedError, TruthUnavailableError; other errors of the function, unchanged
+ */
 async function withClient<Value>(
   text: string,
   work: (client: Client, address: DatabaseAddress) => Promise<Value>,

@@ -98,6 +98,8 @@ export class PostgresTruth implements Truth, LiveTruth {
   readonly #answerMs: number;
 
   /**
+   * Checks the database's schema, clock and key over a connection that is then closed. Sets the key of a database
+   * without rows.
    * @param key encrypts the values; null: no encryption
    * @param answer_ms maximum time for an answer; after that, the connection is closed
    * @throws TruthUnavailableError, TruthRefusedError; the database is then unchanged
