@@ -6,8 +6,8 @@ import { z } from 'zod';
 import type { Endpoint } from '../contract/endpoint.ts';
 
 /**
- * Maximum number of unknown fields that an answer names, of characters of a name, and of list items that are searched for
- * unknown fields.
+ * Maximum number of unknown fields that an answer names, of characters of a name, and of list items that are searched
+ * for unknown fields.
  */
 export const UNKNOWN_FIELDS = { names: 8, name_characters: 48, items: 20 };
 

@@ -315,7 +315,9 @@ function valueAt(raw: unknown, path: readonly (string | number)[]): unknown {
   return value;
 }
 
-/** Makes the masked copies of offending values for an answer. Their size is bounded over all violations of a request. */
+/**
+ * Makes the masked copies of offending values for an answer. Their size is bounded over all violations of a request.
+ */
 class Echo {
   #characters: number = ECHO_BOUNDS.characters;
   #values: number = ECHO_BOUNDS.values;

@@ -176,8 +176,8 @@ function sessionOf(attributes: Attributes): string {
 }
 
 /**
- * Names the run of a record: the session, or '' without a session. In Claude Code's records, an agent that another agent
- * started is a separate run, which has the name that the hooks and the gateway use.
+ * Names the run of a record: the session, or '' without a session. In Claude Code's records, an agent that another
+ * agent started is a separate run, which has the name that the hooks and the gateway use.
  */
 function nameRun(attributes: Attributes, { scope }: Origin, session: string): string {
   if (!scope.startsWith(CLAUDE_CODE_SCOPE)) return session;

@@ -164,8 +164,8 @@ class RunJudge {
 }
 
 /**
- * Whether a run has both a letter and a digit, and so may be random. In code and examples, words often follow the name of
- * a key: `settings.ANTHROPIC_API_KEY`.
+ * Whether a run has both a letter and a digit, and so may be random. In code and examples, words often follow the name
+ * of a key: `settings.ANTHROPIC_API_KEY`.
  */
 function looksRandom(bytes: Uint8Array, start: number, end: number): boolean {
   let hasDigit = false;

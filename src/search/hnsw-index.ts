@@ -65,8 +65,8 @@ const GRAPH_SIZE_DIMENSIONS = 384;
 /** Replaces the id of a removed vector that is still in the graph. */
 const NO_ID = -1;
 /**
- * Maximum share of removed points, which make searches slower. Beyond it, the graph is rebuilt if it has more than half of
- * GRAPH_SIZE_MIN removed points.
+ * Maximum share of removed points, which make searches slower. Beyond it, the graph is rebuilt if it has more than half
+ * of GRAPH_SIZE_MIN removed points.
  */
 const REMOVED_SHARE_MAX = 0.3;
 /** Maximum number of points added between two checks of the clock. */

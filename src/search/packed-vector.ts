@@ -1,7 +1,7 @@
 /**
  * The form in which a shared index keeps a vector: the integers of `src/std/block-numbers.ts`, as rows on the disk have
- * them. A vector that came from such a row loses nothing. The order is: the low eight bits of each integer, the signs with a
- * bit each, the exponents, the factor. 1,024 dimensions take 1,188 bytes. Pure; any thread.
+ * them. A vector that came from such a row loses nothing. The order is: the low eight bits of each integer, the signs
+ * with a bit each, the exponents, the factor. 1,024 dimensions take 1,188 bytes. Pure; any thread.
  */
 import { readFactor, vectorEngine, writeFactor } from '../../native/vector-engine.ts';
 import { BLOCK_NUMBERS, convertNumbers, countBlocks, NUMBER_BITS } from '../std/block-numbers.ts';

@@ -8,7 +8,9 @@ import { CatalogueError } from '../errors.ts';
 import { type Embedder, normalise } from './embedder.ts';
 import { TextBatcher } from './text-batcher.ts';
 
-/** Maximum number of texts in one request to the service, maximum time for the answer, and maximum size of the answer. */
+/**
+ * Maximum number of texts in one request to the service, maximum time for the answer, and maximum size of the answer.
+ */
 export const EMBEDDING_REMOTE_TEXTS = 96;
 const EMBEDDING_REMOTE_TIMEOUT_MS = 20_000;
 const EMBEDDING_REMOTE_ANSWER_BYTES = 32 << 20;

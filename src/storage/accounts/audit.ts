@@ -1,6 +1,6 @@
 /**
- * The audit log. The transaction that makes a change also writes its entry. An entry about runs is written to the rows of
- * runs first, and copied to the log later (`carryAudit`). Entries never change. Any thread.
+ * The audit log. The transaction that makes a change also writes its entry. An entry about runs is written to the rows
+ * of runs first, and copied to the log later (`carryAudit`). Entries never change. Any thread.
  */
 import type { AuditActor, AuditEntry } from '../../domain/account.ts';
 import { AUDIT, type AuditFacts, auditWrites, makeAuditEntry } from '../../domain/audit-rows.ts';

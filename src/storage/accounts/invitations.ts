@@ -18,7 +18,9 @@ const INVITATION_DAYS = 7;
 export const INVITATIONS = 'invitations';
 /** [invitation] → org. */
 const ORG_OF_INVITATION = 'org_of_invitation';
-/** [normalized e-mail address, org] → id of the last invitation, until that is accepted or revoked. It may have expired. */
+/**
+ * [normalized e-mail address, org] → id of the last invitation, until that is accepted or revoked. It may have expired.
+ */
 const BY_EMAIL = 'invitations_by_email';
 
 const DAY_MS = 86_400_000;

@@ -5,7 +5,9 @@ import type { TableReader, TableTransaction } from '../tables.ts';
 import { countRow, countRows } from './page.ts';
 import { requireRoom } from './room.ts';
 
-/** Maximum number of keys of one organization that are neither revoked nor expired. Further ones are refused with 409. */
+/**
+ * Maximum number of keys of one organization that are neither revoked nor expired. Further ones are refused with 409.
+ */
 const KEYS_PER_ORG_MAX = 5_000;
 
 const BY_HASH = 'api_keys';

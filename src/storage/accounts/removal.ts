@@ -1,6 +1,7 @@
 /**
  * Removes the rows of a deleted organization or account in portions: keys, invitations, projects, marks, profiles,
- * alerts, code bases, sources of patterns, saved searches, feedback. Counts, payments and the audit log stay. Any thread.
+ * alerts, code bases, sources of patterns, saved searches, feedback. Counts, payments and the audit log stay. Any
+ * thread.
  */
 import type { Feedback, Invitation, Project } from '../../domain/account.ts';
 import { ALERT_EVENTS, ALERT_OUTBOX, ALERT_STATES, ALERTS, type AlertDelivery } from '../../domain/alert.ts';

@@ -339,7 +339,8 @@ export async function refuseBoxes(text: string): Promise<void> {
 }
 
 /**
- * Calls a function with a new connection, and closes the connection afterwards. An open transaction is then rolled back.
+ * Calls a function with a new connection, and closes the connection afterwards. An open transaction is then rolled
+ * back.
  * @throws TruthRefusedError, TruthUnavailableError; other errors of the function, unchanged
  */
 async function withClient<Value>(
