@@ -154,7 +154,7 @@ export class ViolationList {
   /** Number of violations, including those beyond the bound. */
   count = 0;
 
-  /** Throws a SchemaViolation with the violations. Does nothing if there are none. */
+  /** Throws a SchemaViolation with the violations. Does nothing without a violation. */
   throwAny(): void {
     if (this.count > 0) throw new SchemaViolation(this.#violations);
   }
