@@ -61,7 +61,7 @@ type Dimension = number | string;
 type Attribute = number | string | readonly number[];
 type Constant = Float32Array | Uint8Array | Int8Array | BigInt64Array;
 
-/** Builds one graph. Each method returns the name of its value. */
+/** Builds one graph. A method that adds an input, a constant or a node returns the name of the added value. */
 export class OnnxGraph {
   readonly #nodes: object[] = [];
   readonly #initializers: object[] = [];

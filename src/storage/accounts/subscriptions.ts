@@ -28,7 +28,7 @@ const EVENTS_BY_TIME = 'billing_events_by_time';
 
 /** How long an event is remembered. The processor repeats an event for at most 30 days. */
 const EVENT_MEMORY_MS = 90 * 86_400_000;
-/** Number of old events that are removed with each new one. */
+/** Maximum number of old events that are removed with each new one. */
 const FORGOTTEN_AT_ONCE = 4;
 
 export class TableSubscriptionReads implements SubscriptionReads {

@@ -1,6 +1,6 @@
 /**
- * Usage by day (src/domain/usage.ts): sums of the counters in all databases. A report of 365 days reads only those
- * days. Any thread.
+ * Usage by day (src/domain/usage.ts): sums of the counters in all databases. The sums of closed days over all projects
+ * are cached. Any thread.
  */
 import { type CountedDay, USAGE_DAYS_MAX, type UsageCounts } from '../../domain/usage.ts';
 import { RecentMap } from '../../std/recent-map.ts';
@@ -114,7 +114,7 @@ async function daysOver(
   return days;
 }
 
-/** Number of all interventions since the beginning. */
+/** Reads the number of all interventions since the beginning, by retrievals and by evaluations. */
 export async function readInterventionTotals(
   { accounts, run_reads }: CountStores,
   org_id: string,

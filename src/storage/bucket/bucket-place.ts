@@ -10,7 +10,7 @@ export interface BucketPlace {
   prefix: string;
   /** null: none is given, and the SDK uses the endpoint of AWS. */
   endpoint: string | null;
-  /** null: none is given, and the SDK's configuration decides. */
+  /** null: neither a region nor an endpoint is given, and the SDK's configuration decides. */
   region: string | null;
   /** For messages. */
   name: string;
@@ -27,7 +27,10 @@ export function isBucketPlace(place: string): boolean {
   return /^s3:/i.test(place);
 }
 
-/** @throws StoreError; its message does not repeat the text, which may contain a credential by mistake */
+/**
+ * Reads the address of a bucket.
+ * @throws StoreError; its message does not repeat the address, which may contain a credential by mistake
+ */
 export function readBucketPlace(place: string): BucketPlace {
   if (!URL.canParse(place)) throw new StoreError(RULE);
   const url = new URL(place);

@@ -14,6 +14,7 @@ export function checkPlace(place: string): void {
 }
 
 /**
+ * Opens the store at a place.
  * @param place a folder, its file:// address, or a bucket (bucket-place.ts)
  * @throws StoreError
  */

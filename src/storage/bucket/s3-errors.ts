@@ -35,7 +35,10 @@ interface S3Failure extends Error {
   $metadata?: { httpStatusCode?: number };
 }
 
-/** @param right the access right that the operation needs */
+/**
+ * Explains an error.
+ * @param right the access right that the operation needs
+ */
 export function explainS3(thrown: unknown, place: BucketPlace, right: string): StoreError {
   const failure = thrown as S3Failure;
   const { name } = failure;
