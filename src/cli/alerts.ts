@@ -128,7 +128,10 @@ async function connect(url: string | undefined): Promise<Call> {
   };
 }
 
-/** @throws UsageError if an identity provider signs people in */
+/**
+ * Signs a token of the owner with the secret in DATA_DIR.
+ * @throws UsageError if an identity provider signs people in
+ */
 function signInAsOwner(config: Config): Promise<string> {
   if (config.auth.jwks_url !== null)
     throw new UsageError('set SVC_API_KEY to a key of the operator (SVC_KEYS)');
@@ -191,7 +194,10 @@ function sayRule({ measure, query, of_query, provider, fires, threshold, window_
   return `${measure} ${fires} ${threshold}${about.length === 0 ? '' : ` (${about.join('; ')})`}`;
 }
 
-/** @throws RefusedCall if no alert has that name, or several have it */
+/**
+ * Finds an alert by its id, or by its name if only one alert has the name.
+ * @throws RefusedCall if no alert fits, or several have the name
+ */
 async function findAlert({ call, what }: Asked): Promise<Alert> {
   const { alerts } = await call('listAlerts');
   const byId = alerts.find(({ id }) => id === what);

@@ -26,7 +26,7 @@ interface FollowOptions {
 }
 
 /**
- * Runs until SIGTERM or SIGINT.
+ * Makes points until SIGTERM or SIGINT arrives, or until the parent process has ended.
  * @throws BackupError, StoreError, or an error of the file system, if the first point cannot be made; BackupError if
  * the service's signal ends the command because of an old read transaction. Later failures are reported and retried
  */
@@ -60,8 +60,9 @@ export async function followBackup(source: BackupSource, options: FollowOptions,
 }
 
 /**
- * @throws BackupError if the service has ended the command. The error makes the exit status 1, so that a supervisor
- *   restarts the command
+ * Throws a BackupError if the service has ended the command because of an old read transaction. The error makes the
+ * exit status 1, so that a supervisor restarts the command.
+ * @param readMs age of the read transaction when the signal came; 0 without one
  */
 function refuseLongRead(readMs: number): void {
   if (readMs < READ_AGES.asked_ms) return;
@@ -89,8 +90,8 @@ class FollowRun {
   }
 
   /**
-   * Makes a point, and waits until the next point is due.
-   * @param isFirst a failure of the first point ends the command
+   * Makes a point, or reports why it failed, and waits until the next point is due.
+   * @param isFirst whether to throw a failure, which ends the command, instead of reporting it
    */
   async pass(stop: AbortSignal, isFirst: boolean): Promise<void> {
     const startMs = performance.now();

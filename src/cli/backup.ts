@@ -224,7 +224,7 @@ async function restoreFromPlace(
   }
 }
 
-/** When a signal ends a restore, the parent process removes the files placed so far. */
+/** What the parent process says and does when a signal ends a restore: it removes the files that were placed so far. */
 export function endRestore(argv: string[]): GuardedEnd & { what: string | undefined } {
   const { from, db }: FlagValues<typeof FLAGS.restore> = readFlags(argv, FLAGS.restore);
   const { data_dir, capture } = loadConfig({ listener: 'gateway', db });

@@ -224,7 +224,12 @@ export async function runUnderstudy(argv: string[], given: CliIo): Promise<numbe
   }
 }
 
-/** Runs a command, over the captures of each gateway if `--db` is a bucket. */
+/**
+ * Runs a command. If the command may read a bucket and `--db` names one, it runs over a copy of the captures in the
+ * bucket. With several gateways in the bucket, it runs for each of them in turn.
+ * @returns the highest exit status
+ * @throws UsageError if there are several gateways, and the command or its flags allow only one
+ */
 async function runOverBucket(
   { reads_bucket, is_guarded }: Command,
   argv: string[],
@@ -258,7 +263,7 @@ async function runApart(command: Command, name: string, argv: string[], io: CliI
   return runGuarded([name, ...argv], io, what, undefined, end);
 }
 
-/** The database that the flags of a command name. */
+/** The database that the flags of a command name, for messages; `the capture database` if they name none. */
 function nameDatabase(argv: string[]): string {
   const at = argv.findIndex((word) => word === '--db' || word.startsWith('--db='));
   const named = at < 0 ? undefined : argv[at] === '--db' ? argv[at + 1] : argv[at]!.slice('--db='.length);
@@ -294,7 +299,10 @@ function reportFailure(thrown: unknown, name: string, argv: readonly string[], i
   return EXIT.failed;
 }
 
-/** @returns advice about a bad path. A user who did not name the path may not know that it is in DATA_DIR. */
+/**
+ * Advises on a bad path: to name another one if a flag names the path, or to correct DATA_DIR if the path is in it.
+ * @returns the advice; '' for any other path
+ */
 function adviseOn(path: string | undefined, argv: readonly string[]): string {
   if (path === undefined) return '';
   const full = resolve(path);

@@ -66,8 +66,8 @@ export interface DistillFlags {
   share: number;
   student: StudentKind;
   /**
-   * For a student that calls a service: share of the golden runs held out from teaching; null: as many as its
-   * calibration needs.
+   * For a student that calls a service, and for an export: share of the golden runs held out from teaching; null: the
+   * default.
    */
   held_out: number | null;
   json: boolean;
@@ -97,6 +97,7 @@ const FLAGS = {
 } as const;
 
 /**
+ * Reads and checks the flags. With `--help`, `--out` may be absent.
  * @param more options of one command
  * @throws UsageError
  */

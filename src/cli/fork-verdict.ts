@@ -34,6 +34,7 @@ export interface KeptFork {
   problem: string;
 }
 
+/** Stores the result of a judged fork as marks of the new run. Stores nothing for a fork that was not judged. */
 export async function keepForkVerdict(fork: Fork): Promise<KeptFork> {
   const config = loadConfig({ listener: 'gateway', db: fork.db });
   const page = config.api.public_url ?? `http://127.0.0.1:${config.api.port}`;

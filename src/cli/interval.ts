@@ -5,6 +5,7 @@ const UNITS_MS: Readonly<Record<string, number>> = { s: 1_000, m: 60_000, h: 3_6
 const MIN_MS = 1_000;
 
 /**
+ * Reads a time from 1 s to `maxDays`, in milliseconds.
  * @param text a number and a unit
  * @param maxDays at least one
  * @throws UsageError for any other text

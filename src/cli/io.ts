@@ -5,7 +5,7 @@ import { exitProcess } from '../std/loading-threads.ts';
 export interface CliIo {
   /**
    * Writes results to standard output. Resolves when the reader has accepted the data
-   * (back-pressure).
+   * (back-pressure), or at once after `outliveReader`.
    */
   out(data: string | Uint8Array): Promise<void>;
   /** Standard error: progress, warnings, failures. */

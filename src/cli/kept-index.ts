@@ -34,7 +34,8 @@ export class KeptIndex {
   readonly find: KeptVerdict = (tally) => this.findRun(tally)?.verdict?.reasons ?? null;
 
   /**
-   * The stored facts about a run with the same exchanges. They include its verdict only if it was judged by its bodies.
+   * The stored facts about a run with the same exchanges; null if none are stored, or the index is damaged. The facts
+   * include the run's verdict only if the run was judged by its bodies.
    */
   readonly findRun: FindStoredRun = ({ summary, first_id, last_id, first_ms, last_ms }) => {
     try {

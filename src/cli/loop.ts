@@ -41,7 +41,9 @@ Exit status: 0 published or kept (--once), ended by a signal (--every); 1 failed
 `;
 
 const EVERY_MAX_DAYS = 20;
-/** Maximum characters that a round's process may print. */
+/**
+ * Number of characters of a round's output from which on further output is dropped. The round then counts as failed.
+ */
 const ROUND_OUTPUT_CHARACTERS = 4 * 1024 * 1024;
 
 /** How a round's process ended. */
@@ -50,7 +52,7 @@ export interface RoundEnd {
   status: number | null;
   /** Its output. */
   out: string;
-  /** Its last message, on one line. */
+  /** Why the process failed, on one line: the first line of its error messages, or what ended it; '' if unknown. */
   error: string;
 }
 
@@ -157,7 +159,7 @@ function waitFor(ms: number, stop: AbortSignal): Promise<void> {
   });
 }
 
-/** A round in a separate process. */
+/** Runs a round in a separate process. Forwards its warnings and its progress. */
 function startProcess(argv: string[], stop: AbortSignal, io: CliIo): Promise<RoundEnd> {
   return new Promise((resolve) => {
     const child = spawn(

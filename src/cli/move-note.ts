@@ -25,7 +25,7 @@ function notePath(dataDir: string): string {
   return join(dataDir, 'move.json');
 }
 
-/** @returns null: no move was interrupted, or it had put no file in place */
+/** Reads the note. Returns null if no move was interrupted, or the interrupted move had put no file in place. */
 export function readMoveNote(dataDir: string): MoveNote | null {
   try {
     return note.parse(JSON.parse(readFileSync(notePath(dataDir), 'utf8')));

@@ -7,8 +7,9 @@ import type { CliIo } from './io.ts';
 import { describeRemaining, RemainingTime } from './remaining-time.ts';
 import { makeHarmlessLine } from './terminal-text.ts';
 
-/** Minimum time between two texts on a terminal. After this time a text is shown again if there is no newer one. */
+/** Minimum time between two texts on a terminal. */
 const PROGRESS_INTERVAL_MS = 200;
+/** Interval at which a long command shows its last text again, with the time that is left. */
 const REPEAT_MS = 1_000;
 /** Interval at which a line is printed if standard error is not a terminal. The first line comes after one interval. */
 const LINE_INTERVAL_MS = 30_000;
@@ -30,7 +31,11 @@ export class Progress {
   #done = 0;
   #of = 0;
 
-  /** @param hasLines whether lines are printed where standard error is no terminal */
+  /**
+   * @param hasLines whether the command may take long: then the last text is repeated, and lines are printed if
+   * standard
+   *   error is not a terminal
+   */
   constructor(io: CliIo, now: () => number, hasLines = false) {
     this.#io = io;
     this.#isShown = io.shows_progress === true;

@@ -16,6 +16,7 @@ const EXTRA_VARIABLES = ['NODE_EXTRA_CA_CERTS', 'CODEX_CA_CERTIFICATE'];
 const BUNDLE_VARIABLES = ['SSL_CERT_FILE', 'REQUESTS_CA_BUNDLE', 'CURL_CA_BUNDLE', 'AWS_CA_BUNDLE'];
 
 /**
+ * Prints the line on standard output, and the authority's fingerprint on standard error.
  * @param config a configuration with a proxy
  * @returns the exit status
  */

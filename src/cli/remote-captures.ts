@@ -25,6 +25,7 @@ interface RemoteCommand {
 }
 
 /**
+ * Copies the captures of a bucket's gateways into DATA_DIR.
  * @param place the value of `--db`; `gateway=NAME` in its query selects one gateway
  * @returns the command for each gateway, with the path here
  * @throws UsageError; StoreError

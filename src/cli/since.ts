@@ -6,6 +6,7 @@ import { formatJson } from './terminal-text.ts';
 const UNIT_MS: Record<string, number> = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
 /**
+ * Reads a time, in milliseconds since the epoch.
  * @param text `90m` before now, or a time
  * @throws UsageError
  */
