@@ -60,7 +60,7 @@ export function hrefOf(
   return writeAddress({ page, selection, query: { ...filters, ...(org === undefined ? {} : { org }) } });
 }
 
-/** The present address with other filters. It does not subscribe to changes of the address. */
+/** The present address with these filters changed; '' removes a filter. A caller does not subscribe to the address. */
 export function hrefHere(filters: Record<string, string>): string {
   const { page, selection, query } = address.peek();
   return writeAddress({ page, selection, query: { ...query, ...filters } });

@@ -26,7 +26,11 @@ document.addEventListener('visibilitychange', () => {
   if (document.visibilityState === 'visible') back.dispatchEvent(new Event('back'));
 });
 
-/** @returns a function that stops the notifications */
+/**
+ * Calls the listener when the server may answer again: after the first answer, when the browser is online again, and
+ * when the page becomes visible.
+ * @returns a function that stops the calls
+ */
 export function onBack(listener: () => void): () => void {
   back.addEventListener('back', listener);
   return () => back.removeEventListener('back', listener);

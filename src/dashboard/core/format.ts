@@ -6,7 +6,7 @@ const relative = new Intl.RelativeTimeFormat(undefined, { numeric: 'auto', style
 
 export const formatNumber = (value: number): string => whole.format(value);
 
-/** `1.2K`; null as a dash. */
+/** A whole number below 10,000, otherwise a short form such as `12.3K`; null as a dash. */
 export const formatShort = (value: number | null): string =>
   value === null ? '–' : value < 10_000 ? whole.format(value) : short.format(value);
 
@@ -49,7 +49,7 @@ const STEPS_S: readonly [Intl.RelativeTimeFormatUnit, number][] = [
   ['minute', 60],
 ];
 
-/** How long ago, or how long until then. */
+/** How long ago, or how long until then; `just now` for less than a minute. */
 export function formatAgo(time: string, now_ms: number): string {
   const seconds = (Date.parse(time) - now_ms) / 1_000;
   const [unit, length] = STEPS_S.find(([, size]) => Math.abs(seconds) >= size) ?? ['second', 1];

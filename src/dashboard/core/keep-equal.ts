@@ -26,7 +26,7 @@ function keep(before: unknown, after: unknown): unknown {
   return isSame ? before : kept;
 }
 
-/** Rows of a list are matched by their ids, because their positions change. */
+/** Keeps rows of a list. They are matched by their ids, because positions change; rows without an id by position. */
 function keepList(before: unknown[], after: unknown[]): unknown[] {
   const named = new Map(before.map((row) => [nameOf(row), row]));
   const kept = after.map((row, at) => {

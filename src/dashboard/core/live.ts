@@ -23,8 +23,8 @@ export type LiveMessage =
 export type LiveState = 'connecting' | 'live' | 'away' | 'off';
 
 /**
- * Follows the stream while the component is mounted. One call of `receive` gets all events since the last
- * frame, in order, so that a thousand events cause one redraw.
+ * Follows the stream while the component is mounted. One call of `receive` gets the events of
+ * up to 50 ms, in order, so that a thousand events cause one redraw.
  */
 export function useLive(org_id: string, receive: (messages: LiveMessage[]) => void): Signal<LiveState> {
   const state = useMemo(() => signal<LiveState>('connecting'), []);

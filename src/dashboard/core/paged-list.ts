@@ -23,7 +23,7 @@ export interface PagedList<Page extends CursorPage<unknown>> extends Resource<Pa
   more(): void;
 }
 
-/** Maximum number of pages after the first one that a refresh reads again; older pages do not change. */
+/** Maximum number of pages that are read after the first one. Rows of further pages are not shown. */
 const PAGES_MAX = 2_000;
 
 export function usePagedList<Page extends CursorPage<unknown>>(

@@ -114,7 +114,7 @@ function toApiError(thrown: unknown): ApiError {
   return new ApiError(400, `The page failed: ${(thrown as Error).message}`);
 }
 
-/** Waits for the interval, and then until the page is visible. */
+/** Waits for the interval, or less if the server may be back, and then until the page is visible. */
 async function untilNext(every_ms: number, ends: AbortSignal): Promise<void> {
   await pause(every_ms, ends);
   while (document.visibilityState === 'hidden') await pause(60_000, ends);

@@ -41,8 +41,8 @@ const ROLES: readonly Role[] = ['viewer', 'member', 'admin', 'owner'];
 const TOKEN_BEFORE = 'understudy-token';
 
 /**
- * The selected organization: the one in the address, otherwise the last selected one, otherwise the reader's own. null:
- * the reader has no organization.
+ * The selected organization: the one in the address, otherwise the last selected one, otherwise the oldest that the
+ * reader created, otherwise the oldest. null: the reader is not signed in, or has no organization.
  */
 export const organization = computed<Organization | null>(() => {
   const known = bootstrap.value;
@@ -74,8 +74,8 @@ export const seesCaptures = computed(() => {
 });
 
 /**
- * Whether the role is at least `least`. The server decides what is allowed. This only hides actions that it would
- * refuse.
+ * Whether the role is at least `least`; false if the role is unknown. The page hides actions that the server would
+ * refuse. The server decides what is allowed.
  */
 export function isAtLeast(least: Role): boolean {
   return role.value !== null && ROLES.indexOf(role.value) >= ROLES.indexOf(least);
@@ -141,8 +141,9 @@ function takeLink(): void {
 }
 
 /**
- * Signs in with a link's token. Anyone may have sent the link, so it replaces a session of another user only when the reader
- * agrees: otherwise they would work in the sender's account without noticing.
+ * Signs in with a link's token; without a link, with a token that an earlier release stored, if there is one. Anyone
+ * may have sent the link, so it replaces a session of another user only when the reader agrees: otherwise they would
+ * work in the sender's account without noticing.
  * @throws ApiError
  */
 async function useLink(): Promise<void> {
@@ -281,7 +282,8 @@ export async function followRole(): Promise<void> {
 }
 
 /**
- * The bootstrap answer contains the role in the default organization; for others, the list of members does.
+ * Reads the user's role in the selected organization from the list of members. If the list does not contain the user,
+ * the role in the bootstrap answer counts.
  * @throws ApiError
  */
 async function readRole(): Promise<void> {

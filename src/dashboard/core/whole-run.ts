@@ -36,7 +36,7 @@ export class WholeRunReader {
     this.#captured = new ConversationReader(place.run_id);
   }
 
-  /** The next reading includes more. */
+  /** Makes the next reading include more turns. */
   wantTurns(): void {
     this.#captured.want();
   }
@@ -50,7 +50,10 @@ export class WholeRunReader {
     this.#reported?.reader.forget();
   }
 
-  /** @throws ApiError; 404 for an unknown id */
+  /**
+   * Reads the run's conversation and its report.
+   * @throws ApiError; 404 if the reader may see neither
+   */
   async read(signal: AbortSignal): Promise<WholeRun> {
     if (this.#scope === 'organization') {
       const reported = await orNull(this.#readReported(this.#place, signal));

@@ -35,8 +35,9 @@ const KINDS: readonly [Destination['kind'], string][] = [
   ['webhook', 'Signed webhook'],
   ['email', 'Mail'],
 ];
-/** Metrics that are counted over a window, and metrics that are counted over runs. */
+/** Metrics that are counted over runs. */
 const OF_RUNS = ['runs', 'share', 'cost_usd'];
+/** Metrics that are counted over a window of time. */
 const OF_WINDOW = [...OF_RUNS, 'dropped_copies'];
 const SHARES: ReadonlySet<string> = new Set(['share', 'quota_left', 'disk_left']);
 
@@ -448,7 +449,10 @@ function readRule(values: FieldValues): Omit<Rule, 'destinations'> {
   };
 }
 
-/** The API explains what is wrong with a text that is not a number. */
+/**
+ * Converts minutes to seconds; an empty text stands for an hour. Returns a text that is not a number unchanged, because the
+ * API explains what is wrong with it.
+ */
 function inSeconds(minutes = ''): number {
   if (minutes.trim() === '') return 3_600;
   const seconds = Math.round(Number(minutes) * 60);

@@ -283,7 +283,7 @@ function NewestRuns({ rows, scope }: { rows: readonly ListedRun[]; scope: RunSco
   );
 }
 
-/** Reports of agents to /v1 in the last days. */
+/** Reports of agents to /v1 in the last 30 days. */
 function ReportedHome() {
   const org_id = organization.value!.id;
   const usage = useResource(

@@ -64,7 +64,7 @@ export function MembersPage() {
   );
 }
 
-/** Only an owner may change owners. */
+/** Whether the reader may change a member: an admin may, but only an owner may change an owner. */
 const mayTouch = (member: Member) =>
   isAtLeast('admin') && (member.role !== 'owner' || role.value === 'owner');
 
@@ -240,7 +240,7 @@ function InviteForm({ submit }: { submit: (values: FieldValues) => Promise<boole
   );
 }
 
-/** No mail is sent: the inviting member must tell them. */
+/** Shows what the inviting member must tell the invited person, because no mail is sent. */
 function tellOfInvitation(email: string): Promise<void> {
   return showDialog(`${email} is invited`, (close) => (
     <>

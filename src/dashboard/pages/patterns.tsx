@@ -154,7 +154,10 @@ const PatternRow = memo(({ pattern }: { pattern: Pattern }) => (
   </a>
 ));
 
-/** A pattern of a project can be read only with that project in the query. */
+/**
+ * The filters that a link to a pattern keeps: the project, because a project's pattern can be read only with the project
+ * in the query.
+ */
 function filtersToKeep(): Record<string, string> {
   const project = filterOf('project');
   return project === '' ? {} : { project };

@@ -45,7 +45,10 @@ export function CapturedImage({ media, exchange_id }: { media: Media; exchange_i
   );
 }
 
-/** @returns an address with the bytes; null if they are not found */
+/**
+ * Searches the stored request and answer for bytes with this digest.
+ * @returns a `data:` address with the bytes; null if they are not found; a text that says why this browser cannot search
+ */
 async function findBytes(exchange_id: number, sha256: string): Promise<string | null> {
   if (globalThis.crypto.subtle === undefined)
     return 'shown only on localhost or over TLS; download the raw body';

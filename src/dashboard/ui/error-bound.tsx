@@ -1,7 +1,7 @@
 /** A bar with a measured share of errors and its upper bound. Browser. */
 import { formatNumber, formatShare } from '../core/format.ts';
 
-/** The end of the scale. A student with a higher share would not serve. */
+/** The share at the end of the scale. A higher share is drawn there, too. */
 const DRAWN_SHARE = 0.2;
 
 export function ErrorBound({

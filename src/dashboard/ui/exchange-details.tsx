@@ -89,7 +89,10 @@ function Side({ exchange, side }: { exchange: Exchange; side: 'request' | 'respo
   );
 }
 
-/** The body as text; JSON is laid out. For other bytes, a note. */
+/**
+ * Reads a body as text. JSON is laid out if it has at most SHOWN_BYTES; a longer body is cut. For an empty body, or one
+ * that is not text, returns a note.
+ */
 async function readBody(path: string): Promise<string> {
   const bytes = new Uint8Array(await (await send(`GET ${path}`)).arrayBuffer());
   if (bytes.length === 0) return 'empty';

@@ -209,7 +209,7 @@ const VIEWS: readonly (View & { of_captures?: true })[] = [
   { query: 'sort:duration', title: 'Slowest' },
 ];
 
-/** Queries to click: common ones, and those that the reader saved, each with the number of matching runs. */
+/** Queries to click: common ones, and those that the reader saved, with the number of matching runs if it is counted. */
 function Views({ value, scope, isListed }: { value: string; scope: RunScope; isListed: boolean }) {
   const saved = useSavedQueries();
   const usual = VIEWS.filter(({ of_captures }) => of_captures !== true || scope === 'captures');
@@ -281,7 +281,7 @@ function useMatches(scope: RunScope, queries: readonly string[]): ReadonlyMap<st
   return useMemo(() => (counted === null ? NO_MATCHES : new Map(counted)), [counted]);
 }
 
-/** @returns null if the runs of this list lack a field of the query */
+/** Counts the runs that match a query. Returns null if the runs of this list lack a field of the query. */
 async function countMatches(scope: RunScope, query: string, signal: AbortSignal): Promise<number | null> {
   try {
     return (await readRuns(scope, query, undefined, signal, 1)).matched;
