@@ -4,8 +4,8 @@
  * the larger stamp. Server threads.
  *
  * The counter starts at the wall clock's milliseconds times 1,024, so a process continues above the stamps of its
- * predecessor, unless the predecessor counted more than a million requests per second. Stamps stay exact doubles until
- * the year 2248.
+ * predecessor, unless the predecessor counted more than a million requests per second, or the wall clock was set back
+ * in the meantime. Stamps stay exact doubles until the year 2248.
  */
 
 /** Stamps for each millisecond of the wall clock. */
@@ -26,7 +26,7 @@ export class ArrivalCounter {
     this.#cell = new BigInt64Array(memory);
   }
 
-  /** @returns a number above all stamps that any thread has received */
+  /** @returns a stamp above all stamps that any thread of this process has received */
   next(): number {
     return Number(Atomics.add(this.#cell, 0, 1n));
   }

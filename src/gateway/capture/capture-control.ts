@@ -174,14 +174,22 @@ export class CaptureControl {
     );
   }
 
-  /** @returns exchanges written since the start, all of them safe on disk */
+  /**
+   * Waits until every exchange submitted before is captured or dropped, and until the captured ones are safe on disk.
+   * @returns the number of exchanges captured since the start
+   * @throws CatalogueError `capture_stopped` if nothing is captured
+   */
   async flush(): Promise<{ flushed: true; written: number }> {
     const writer = await this.#settled();
     await writer.flush();
     return { flushed: true, written: (await this.#sum()).captured };
   }
 
-  /** @returns paths of the sealed file and of the file opened in its place */
+  /**
+   * Seals the capture file, after every exchange submitted before is captured or dropped.
+   * @returns the path of the sealed file, null if none was sealed; and the path of the file that is open now
+   * @throws CatalogueError `capture_stopped` if nothing is captured
+   */
   async rotate(): Promise<{ sealed: string | null; opened: string }> {
     const writer = await this.#settled();
     return writer.rotate();
@@ -225,7 +233,11 @@ export class CaptureControl {
     };
   }
 
-  /** The writer, after it has received everything captured so far. */
+  /**
+   * Waits until every exchange submitted so far is captured or dropped.
+   * @returns the writer
+   * @throws CatalogueError `capture_stopped` without a writer, or after `kill`
+   */
   async #settled(): Promise<ControlledWriter> {
     const { writer, servers } = this.#options;
     if (writer === null || (await this.#sum()).killed) throw new CatalogueError('capture_stopped');
@@ -268,7 +280,10 @@ export const CAPTURE_ADMIN_METHODS = Object.getOwnPropertyNames(CaptureControl.p
   (name) => name !== 'constructor',
 ) as (keyof CaptureAdmin)[];
 
-/** A suspended agent counts once, however many of its kinds are suspended. */
+/**
+ * Counts the agents that are not serving, and the suspended kinds of the agents that serve. The kinds of an agent that
+ * is not serving are not counted.
+ */
 function countSuspended(agents: readonly WatchedAgentReport[]): { agents: number; kinds: number } {
   const serving = agents.filter(({ state }) => state === 'serving');
   const kinds = serving.flatMap((agent) => agent.kinds.filter(({ state }) => state === 'suspended'));

@@ -4,7 +4,8 @@
  * Server threads, one each.
  *
  * `attempted = captured + dropped + in_flight` holds at every moment, because in_flight is computed from the other
- * three in one synchronous read. An exchange moves from in_flight to exactly one of the other two, once.
+ * three in one synchronous read. An exchange leaves in_flight once: it becomes captured or dropped, or `cancel` takes
+ * it out of attempted.
  */
 
 import {
@@ -24,16 +25,17 @@ import { QueuePlaces } from './queue-places.ts';
 import { type BodyMemory, type ByteBudget, Tee } from './tee.ts';
 
 /**
- * Maximum number of unacknowledged batches. While it is reached, the pending batch grows until it
- * is full.
+ * Number of unacknowledged batches at which the pending batch is no longer sent, but grows, while its bodies have fewer
+ * than CAPTURE_BATCH_BYTES.
  */
 const CAPTURE_BATCHES_UNDER_WAY = 3;
 /**
- * Maximum number of unacknowledged batches when a full batch is sent. It is higher: if full batches
- * waited, the writer would be idle for a whole tick of a busy server thread.
+ * Number of unacknowledged batches at which a pending batch of CAPTURE_BATCH_BYTES or more is no longer sent either.
+ * The number is higher for such batches: if they waited, the writer would be idle for a whole tick of a busy server
+ * thread.
  */
 const CAPTURE_LARGE_BATCHES_UNDER_WAY = 16;
-/** A batch is sent when it reaches either bound. */
+/** A batch is due when it reaches either of these two bounds. */
 const CAPTURE_BATCH_EXCHANGES = 256;
 const CAPTURE_BATCH_BYTES = 16 << 20;
 
@@ -43,7 +45,7 @@ export interface ExchangeBatch {
   add(exchange: FinishedExchange): void;
 }
 
-/** The writer's interface to the queue; the actor's client or a test implements it. */
+/** What the queue calls of the writer. The client of the writer's actor implements it, and so do tests. */
 export interface CaptureWriter<B extends ExchangeBatch = ExchangeBatch> {
   /** Holds the bodies of exchanges in progress. */
   readonly memory: BodyMemory;
@@ -58,7 +60,7 @@ export interface CaptureWriter<B extends ExchangeBatch = ExchangeBatch> {
 }
 
 export interface CaptureQueueOptions {
-  /** Maximum number of finished exchanges that wait for the writer. */
+  /** Maximum number of finished exchanges that wait for the writer or for its acknowledgement. */
   max_queue: number;
   /** Maximum bytes of bodies that open and waiting exchanges hold together. */
   max_queue_bytes: number;
@@ -98,15 +100,16 @@ export interface CaptureCounters extends Omit<CaptureFacts, 'alive'> {
 const DROP_RECENT_MS = 60_000;
 
 /**
- * A batch is also sent when its first exchange has waited this long. Waking the writer for a few exchanges costs both threads as much as
- * storing them. No caller waits for a batch (`settle` sends it at once); a forced end of the process loses its content.
+ * A batch is also due when its first exchange has waited this long. Waking the writer for a few exchanges costs both
+ * threads as much as storing them. No caller waits that long, because `settle` makes the batch due at once. A forced
+ * end of the process loses the exchanges of the pending batch.
  */
 const BATCH_WAIT_MS = 100;
 /** Share of the byte budget above which an open exchange can be given up to make room for others. */
 const LARGE_SHARE = 1 / 16;
 /**
- * Number of failed tries, within about a quarter of a second, after which calls of `settle` are
- * rejected.
+ * Number of tries that failed because of the storage after which a call of `settle` is rejected. A single batch needs
+ * about 0.3 seconds for them: the pauses between the tries are 100 and 200 milliseconds.
  */
 const SETTLE_TRIES = 3;
 const RETRY_FIRST_MS = 100;
@@ -117,6 +120,7 @@ export interface LeftAtStop {
   exchanges: number;
   /** Number of these exchanges that the writer has received but not acknowledged. */
   may_be_stored: number;
+  /** The message of the error with which `settle` failed; '' if it did not fail. */
   reason: string;
 }
 
@@ -182,7 +186,7 @@ export class CaptureQueue implements ByteBudget {
   /** Number of exchanges that are submitted but neither captured nor dropped. */
   #depth = 0;
   #pending = makeBatch();
-  /** Sent and neither captured nor dropped, including those to be retried. */
+  /** Batches that were sent and are neither captured nor dropped, including those that will be retried. */
   readonly #sent = new Set<Batch>();
   /** Sent batches that wait for their next try. */
   readonly #retries = new Map<Batch, NodeJS.Timeout>();
@@ -212,7 +216,8 @@ export class CaptureQueue implements ByteBudget {
   /**
    * Begins an exchange. Call it when the head of the request arrives.
    * @param arrival from {@link stampArrival}, if the request arrived earlier
-   * @returns the tee to feed, to be passed to `submit` or `cancel` later; null when it is already dropped
+   * @returns the tee to feed, to be passed to `submit` or `cancel` later; null when the exchange is already dropped,
+   * because the queue is full or capture is stopped
    */
   begin(arrival = this.#arrivals.next()): Tee | null {
     this.#attempted++;
@@ -223,7 +228,10 @@ export class CaptureQueue implements ByteBudget {
     return new Tee(this, this.#writer.memory, this.#options.max_capture_bytes, arrival);
   }
 
-  /** The gateway refused the request itself, so this is not an exchange. */
+  /**
+   * Takes back a call of `begin`, because the gateway refused the request itself: then there is no exchange, and none
+   * is counted.
+   */
   cancel(tee: Tee | null): void {
     this.#attempted--;
     if (tee === null) {
@@ -240,7 +248,10 @@ export class CaptureQueue implements ByteBudget {
     tee.release();
   }
 
-  /** Ends the exchange. Its bodies are in the tee's cells; the other fields come with `exchange`. */
+  /**
+   * Ends the exchange, and queues it for the writer. Drops it instead if the tee is lost, the queue is full, or capture
+   * is stopped. The bodies are in the tee's cells; the other fields come with `exchange`.
+   */
   submit(tee: Tee, exchange: FinishedExchange): void {
     tee.close();
     if (tee.lost || this.#isKilled || !this.#places.take()) {
@@ -290,7 +301,10 @@ export class CaptureQueue implements ByteBudget {
     this.#large.delete(tee);
   }
 
-  /** The list is short: each member holds a large share of the budget. */
+  /**
+   * Finds the open exchange that holds the most bytes. The list is short: each member holds a large share of the
+   * budget.
+   */
   #findLargest(): Tee | null {
     let largest: Tee | null = null;
     for (const tee of this.#large) if (tee.kept_bytes > (largest?.kept_bytes ?? 0)) largest = tee;
@@ -355,7 +369,10 @@ export class CaptureQueue implements ByteBudget {
     return left;
   }
 
-  /** Stops capture until the process restarts: drops all waiting exchanges, and accepts no more. */
+  /**
+   * Stops capture until the process restarts: accepts no more exchanges, and drops those that are not with the writer.
+   * The unacknowledged batches are still captured if the writer acknowledges them, and dropped otherwise.
+   */
   kill(): void {
     this.#isKilled = true;
     for (const [batch, timer] of this.#retries) {
@@ -366,7 +383,7 @@ export class CaptureQueue implements ByteBudget {
     this.#dropBatch(this.#takePending(), 'writer_killed');
   }
 
-  /** The writer has restarted: retries the waiting batches. */
+  /** Retries all waiting batches at once, because the writer has restarted or a caller of `settle` waits. */
   retryNow(): void {
     const waiting = [...this.#retries];
     this.#retries.clear();
@@ -464,8 +481,8 @@ export class CaptureQueue implements ByteBudget {
   }
 
   /**
-   * Rejects calls of `settle` after several storage failures. The queue continues to retry the
-   * batches.
+   * Counts a failed try for each call of `settle`, and rejects those that have seen SETTLE_TRIES of them. Only failures
+   * of the storage count. The queue continues to retry the batches.
    */
   #discourage(error: CatalogueError): void {
     if (!(error instanceof CaptureFailure) || findPlaceWords(error.why) === null) return;
@@ -528,8 +545,8 @@ export class CaptureQueue implements ByteBudget {
   }
 
   /**
-   * The drop cause of a new exchange: the writer's failure if writing fails now, otherwise the
-   * given cause.
+   * The cause for which an exchange is dropped now: `writer_killed` if capture is stopped; the writer's failure if
+   * writing fails now, unless the writer is only busy; otherwise the given cause.
    */
   #causeAtDoor(otherwise: 'queue_full' | 'bytes_full'): DropCause {
     if (this.#isKilled) return 'writer_killed';
@@ -538,7 +555,8 @@ export class CaptureQueue implements ByteBudget {
   }
 
   /**
-   * @param gone number of its exchanges that have left the queue
+   * Removes a batch and what it holds, and resolves the calls of `settle` for which no older exchange is left.
+   * @param gone number of exchanges that were taken out of `batch.exchanges`, because they could not be stored
    */
   #leave(batch: Batch, gone: number): void {
     this.#sent.delete(batch);

@@ -1,4 +1,7 @@
-/** Logs dropped exchanges, one line per cause with advice: at once, then at most once a minute. Server threads. */
+/**
+ * Logs dropped exchanges, for the causes that have an advice. The first drop of a cause is logged at once, later ones
+ * at most once a minute. Server threads.
+ */
 import type { DropCause } from '../../domain/capture-cause.ts';
 import { RareTelling } from '../../std/rare-telling.ts';
 
@@ -37,7 +40,7 @@ export class DropReport {
     this.#log = log;
   }
 
-  /** Reports dropped exchanges. */
+  /** Counts dropped exchanges, and logs them if the last line about this cause is old enough. */
   tell(cause: DropCause, count: number): void {
     const advice = ADVICE[cause];
     if (advice === undefined) return;

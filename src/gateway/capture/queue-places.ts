@@ -23,7 +23,7 @@ export class QueuePlaces {
     return Atomics.load(this.#taken, 0) >= this.#most;
   }
 
-  /** @returns whether a place was free */
+  /** Takes a place if one is free. @returns whether one was free */
   take(): boolean {
     if (Atomics.add(this.#taken, 0, 1) < this.#most) return true;
     this.give(1);

@@ -1,10 +1,10 @@
 /**
- * Copies bodies for capture as they pass, into memory that the writer shares. It keeps no socket
- * buffer. A request body that is copied in one piece is forwarded from its copy. Two bounds hold:
- * one for each body, and one for all open exchanges together. A body above the first bound is
- * truncated and marked. When the second bound is reached, capture gives up the largest open
- * exchange, so that stalled uploads do not block the capture of all others. Neither bound affects
- * traffic. Server threads.
+ * Copies bodies for capture as they pass, into memory that the writer shares. Only a short body that arrived in one
+ * chunk is not copied: a view of it is kept until the exchange is submitted. A longer request body that is copied in
+ * one piece is forwarded from its copy. Two bounds hold: one for each body, and one for all open exchanges together. A
+ * body above the first bound is truncated and marked. When the second bound is reached, capture gives up the largest
+ * open exchange, so that stalled uploads do not block the capture of all others. Neither bound affects traffic. Server
+ * threads.
  */
 
 /**
@@ -49,8 +49,7 @@ const ANNOUNCED_SHARE = 1 / 8;
 /** Longer announced bodies are not kept in one piece. */
 const WHOLE_BYTES_MAX = 1 << 20;
 /**
- * Shorter requests are not forwarded from their cells, because copying them twice costs very
- * little.
+ * Request bodies shorter than this are not forwarded from their cells, because copying them twice costs very little.
  */
 export const LENT_BYTES_MIN = 24 << 10;
 /**
@@ -75,7 +74,7 @@ class BodyCopy {
   /** Whether the copy is in one cell, with room for the announced length. */
   #isWhole = false;
 
-  /** Copies bytes. */
+  /** Copies bytes into the last cell, and into further cells as needed. */
   append(bytes: Uint8Array, memory: BodyMemory): void {
     let rest = bytes;
     for (;;) {
@@ -100,7 +99,7 @@ class BodyCopy {
     this.kept_bytes += bytes.length;
   }
 
-  /** Keeps bytes where they are. */
+  /** Keeps a view of the bytes instead of a copy. */
   appendView(bytes: Uint8Array): void {
     this.cells.push(bytes);
     this.#used = bytes.length;
@@ -122,7 +121,10 @@ class BodyCopy {
     return copy;
   }
 
-  /** @param more bytes that arrive now */
+  /**
+   * Checks whether the body may get a cell for its announced length: enough of it has arrived, and it is not too long.
+   * @param more number of bytes that arrive now
+   */
   #canBeWhole(more: number): boolean {
     const total = this.kept_bytes + more;
     const announced = this.announced_bytes;
@@ -130,8 +132,8 @@ class BodyCopy {
   }
 
   /**
-   * Continues in a cell for the whole body.
-   * @returns false when too much of it is in another cell
+   * Moves the copy to a cell for the announced length.
+   * @returns false, with nothing moved, when the kept bytes are in several cells or are too many to move
    */
   #beginWhole(memory: BodyMemory): boolean {
     const before = this.cells[0];
@@ -187,7 +189,7 @@ export class Tee {
     return this.request.kept_bytes + this.response.kept_bytes;
   }
 
-  /** Copies a chunk. */
+  /** Copies a chunk, as far as the bounds allow. Without room for it, gives this exchange up. */
   add(side: BodyCopy, chunk: Uint8Array): void {
     const kept = this.#reserve(side, chunk);
     if (kept === null) return;
@@ -206,7 +208,10 @@ export class Tee {
     this.#enlist(side);
   }
 
-  /** @returns the part of the chunk to keep, for which there is room now; null: no part */
+  /**
+   * Counts a chunk, and reserves memory for it. Gives this exchange up if there is no memory.
+   * @returns the part of the chunk to keep; null: no part
+   */
   #reserve(side: BodyCopy, chunk: Uint8Array): Uint8Array | null {
     if (this.#isClosed) return null;
     side.bytes += chunk.length;
@@ -237,7 +242,8 @@ export class Tee {
 
   /**
    * Copies a chunk of the request and lends the copy: it stays unchanged until `close`.
-   * @returns the copy; null when this body is not copied in one piece, and nothing was done
+   * @returns the copy; null when the chunk was not copied, because this body is not kept in one piece, or because there
+   * is no memory, and this exchange is given up
    */
   lend(chunk: Uint8Array): Buffer | null {
     const { request } = this;
@@ -267,7 +273,7 @@ export class Tee {
     this.#delist();
   }
 
-  /** Drops the copies and releases their bytes. */
+  /** Drops the copies and releases their bytes. A lent cell is kept until the exchange is closed. */
   release(): void {
     this.#budget.release(this.kept_bytes);
     for (const side of [this.request, this.response]) {
@@ -280,7 +286,7 @@ export class Tee {
     this.#lent = null;
   }
 
-  /** This exchange will not be captured. */
+  /** Gives this exchange up: releases its copies, so that it will not be captured. */
   giveUp(): void {
     this.lost = true;
     this.#delist();

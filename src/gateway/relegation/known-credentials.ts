@@ -4,7 +4,8 @@
  * keys that are known to be valid. Server threads. Each thread remembers credentials separately, so
  * it sends the first step with a new credential to the upstream.
  *
- * Only a keyed hash of a credential is kept. The hash's key is made at the start and never written.
+ * Of a client's credential, only a keyed hash is kept. The hash's key is made at the start and never written. Of the
+ * keys in SVC_STUDENT_KEYS, a plain SHA-256 is kept.
  */
 
 import { createHmac, hash, randomBytes, timingSafeEqual } from 'node:crypto';
@@ -38,7 +39,7 @@ export class KnownCredentials {
   }
 
   /**
-   * Identifies all credentials of a request together, because the upstream accepts or rejects all
+   * Makes the hash that identifies all credentials of a request together, because the upstream accepts or rejects all
    * of them at once.
    * @param headers flat pairs, names in lower case
    * @param path path of the request, because an upstream may accept a credential on one path only
@@ -64,8 +65,9 @@ export class KnownCredentials {
   }
 
   /**
-   * Records the status of the upstream's answer to a step with this digest. Other statuses do not
-   * show whether a credential is valid.
+   * Takes note of the upstream's answer to a step with this digest. After a status of 2xx the credentials are known for
+   * `fresh_ms`, after 401 or 403 they are unknown again. Any other status changes nothing, because it does not show
+   * whether a credential is valid.
    */
   noteAnswer(digest: string, status: number): void {
     if (status >= 200 && status < 300)

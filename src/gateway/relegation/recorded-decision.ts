@@ -12,13 +12,16 @@ import type { FallbackReason, StepFinding } from '../../student/serving/protocol
  */
 const DECISION_CHARACTERS = 32_768;
 
-/** Cache of decisions without a finding: there are few different ones. */
+/**
+ * Decisions without a finding that were written before. There are few different ones; at 1,000 the cache is emptied.
+ */
 const written = new Map<string, string>();
 
 /**
- * @param version the student's version; null: it was not asked
- * @param finding null if the student found nothing or did not answer in time
- * @returns JSON without line ends; an answer that is too long is left out
+ * Writes a decision as JSON. A student's answer with which the text would be too long is left out.
+ * @param version the student's version; null: the student was not asked
+ * @param finding null if the student was not asked, found nothing, or did not answer in time
+ * @returns JSON without line ends
  */
 export function writeDecision(
   decision: FallbackReason | 'served' | 'would_serve',

@@ -31,13 +31,13 @@ export const STEP_BODY_BYTES = 2 << 20;
 /** How long a step waits for the rest of its body. After that, the body is forwarded as it arrives. */
 const STEP_BODY_WAIT_MS = 1_000;
 
-/** The header that marks an answer of the student; an upstream's answer never has it. */
+/** The header that marks an answer of the student. It is not added to an upstream's answer. */
 const SERVED_BY_HEADER = 'x-svc-served-by';
 
 /** `shadow`: the upstream serves every step; the student's answer is compared with it. */
 export type RelegationMode = 'on' | 'shadow';
 
-/** The services that an exchange uses of relegation on its thread. */
+/** What an exchange uses of the relegation of its thread. */
 export interface RelegationDesk {
   readonly mode: RelegationMode;
   readonly link: StudentLink;
@@ -189,7 +189,10 @@ export class RelegatedExchange implements StepWaiter {
     if (isLast) this.#ask();
   };
 
-  /** @returns false when the exchange was forwarded instead */
+  /**
+   * Keeps a piece of the body.
+   * @returns false when the body is too large, or too many bytes are waiting: then the exchange was forwarded
+   */
   #keep(chunk: Buffer): boolean {
     if (chunk.length > 0) this.#chunks.push(chunk);
     this.#bytes += chunk.length;

@@ -1,7 +1,7 @@
 /**
- * Relegation on a server thread: decides which requests are steps that the student may be asked about, and forwards the
- * steps that it may not answer. Other requests are not touched. Server threads; each has one instance, or no instance
- * when relegation is off.
+ * Relegation on a server thread: decides which requests are steps, asks the student about those that it may answer, and
+ * forwards the others. A step without a credential is only counted. Requests that are not steps are not touched. Server
+ * threads; each has one instance, or no instance when relegation is off.
  */
 
 import type { HttpStream, RequestHead } from '../../http/http-stream.ts';
@@ -55,9 +55,9 @@ export class Relegation implements RelegationDesk {
   }
 
   /**
-   * Takes over a request that is a step, if the student should be asked about it, or if the upstream's answer should
-   * show whether its credential is valid.
-   * @returns false when the caller must forward the request, which is unchanged
+   * Takes over a step that has a credential. If the student may be asked, the step waits for the student's decision.
+   * Otherwise it is forwarded at once, and the upstream's answer shows whether the credential is valid.
+   * @returns false when the caller must forward the request, which is unchanged: it is no step, or has no credential
    */
   take(
     context: ForwardContext,
@@ -110,7 +110,7 @@ export class Relegation implements RelegationDesk {
     this.#heldBytes -= bytes;
   }
 
-  /** @returns the wire of a request that is a step; null for any other */
+  /** Finds the wire of a step. @returns null for a request that is no step, or whose wire is not relegated */
   #wireOf(
     path: string,
     { route, path: routePath }: Destination,

@@ -13,8 +13,8 @@ import { parseSeq, readRunId } from '../headers.ts';
 import type { StepHead } from './student-link.ts';
 
 /**
- * The values for the student that the headers contain, and the reason why the student may not be
- * asked.
+ * The values for the student that the headers contain; `refusal`, the reason why the student may not be asked, null if
+ * it may; and `label`.
  */
 export interface ReadStepHead extends StepHead {
   refusal: FallbackReason | null;
@@ -93,9 +93,10 @@ export function readStepHead(
 }
 
 /**
- * Names the run and the session of a step. A coding agent's session has several conversations: sub-agents, titles,
- * summaries. A version's share includes all conversations of a session or none of them. Each conversation is served
- * independently of the others.
+ * Sets `run_id` and `session_id` of a step. `x-svc-run` names both. Without it, the session is that of the client's own
+ * headers, and `run_id` is set only if one of `runHeaders` names the run. A coding agent's session has several
+ * conversations: sub-agents, titles, summaries. A version's share includes all conversations of a session or none of
+ * them, but each conversation is served independently of the others.
  */
 function nameRun(step: ReadStepHead, headers: readonly string[], runHeaders: readonly string[]): void {
   step.run_id = step.session_id = step.label;

@@ -1,7 +1,7 @@
 /**
- * A server thread's link to the student's thread. It sends steps, receives answers, and reports
- * each step's outcome exactly once, even if the student's thread ends. The link bounds the steps
- * and bytes in progress. Each step has its own deadline. Server threads.
+ * A server thread's link to the student's thread. It sends steps, receives answers, and reports the outcome of each
+ * step once, even if the student's thread ends. It reports nothing about a step that was abandoned or cancelled before.
+ * The link bounds the steps and bytes in progress. Each step has its own deadline. Server threads.
  *
  * A newly loaded student arrives with a new message port. The previous student still answers the
  * steps that it has received.
@@ -21,19 +21,22 @@ import type {
 } from '../../student/serving/protocol.ts';
 import { DECLINE_REASONS } from '../../student/serving/protocol.ts';
 
-/** Maximum bytes of bodies of one server thread's steps that wait for the student. Further steps go to the upstream. */
+/**
+ * When the bodies of one server thread's steps that wait for the student have this many bytes, further steps go to the
+ * upstream. The same number bounds, separately, the incomplete bodies of a thread (relegation.ts).
+ */
 export const STEPS_UNDER_WAY_BYTES = 64 << 20;
 /**
- * Maximum number of runs that a server thread remembers for the next student while it has no
- * student.
+ * Maximum number of runs that a server thread remembers for the next student while it has no student. Further runs are
+ * not remembered.
  */
 const UNTOLD_RUNS = 10_000;
 
-/** Waits for the student's decision on a step. One of the five methods is called, at most once. */
+/** Waits for the student's decision on a step. At most one of the five methods is called, once. */
 export interface StepWaiter {
   onServed(step: ServedStep): void;
   onDeclined(reason: DeclineReason, finding: StepFinding | null): void;
-  /** Shadow mode. */
+  /** Shadow mode: the student would have served the step. */
   onWouldServe(finding: StepFinding | null): void;
   /** Audit: the upstream serves the step, and its answer is compared with the student's. */
   onAudited(finding: StepFinding | null): void;
@@ -92,13 +95,13 @@ export class StudentLink {
     return this.#underWay >= STEPS_UNDER_WAY || this.#underWayBytes >= STEPS_UNDER_WAY_BYTES;
   }
 
-  /** Why a step cannot be sent now. */
+  /** Why a step cannot be sent now. `busy` means nothing while there is room. */
   get hindrance(): 'no_student' | 'loading' | 'busy' {
     if (this.#connection !== null) return 'busy';
     return this.#isAbsent ? 'no_student' : 'loading';
   }
 
-  /** How long a step may wait. */
+  /** How long a step may wait for the student's answer. */
   get timeout_ms(): number {
     return this.#timeoutMs ?? STUDENT_TIMEOUT_MS[this.#connection?.facts.kind ?? 'exemplar'];
   }
@@ -167,7 +170,7 @@ export class StudentLink {
     this.#underWayBytes -= bytes;
   }
 
-  /** Called by a connection when its thread has ended. */
+  /** Called by a connection when its port has closed, for example because the student's thread has ended. */
   detach(connection: Connection): void {
     if (this.#connection === connection) this.#connection = null;
   }

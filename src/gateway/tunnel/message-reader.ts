@@ -1,7 +1,7 @@
 /**
  * Reads the messages of one direction of a WebSocket connection from copies of its bytes, and
- * inflates compressed ones. `ws` parses the frames. A reader stops when the memory bound is
- * exceeded. Traffic never waits for a reader. Server threads.
+ * inflates compressed ones. `ws` parses the frames. A reader stops at a close frame, at a malformed frame, at a message
+ * that is too large, and when the memory bound is exceeded. Traffic never waits for a reader. Server threads.
  */
 import * as ws from 'ws';
 
@@ -13,9 +13,9 @@ const TUNNEL_READING_BYTES = 128 << 20;
 interface MessageEvents {
   onMessage: (data: Buffer, isBinary: boolean) => void;
   onClose: (code: number, reason: string) => void;
-  /** Reading of this direction has ended. */
+  /** Reading has ended before the direction did: a frame or message cannot be read, or there is no memory. */
   onGivenUp: () => void;
-  /** Everything passed to `read` has been read; called after `isBusy` was true. */
+  /** Everything passed to `read` has been read, or reading has ended. */
   onIdle?: () => void;
 }
 
@@ -70,7 +70,7 @@ export class MessageReader {
     this.#frames.on('error', () => this.#giveUp());
   }
 
-  /** @param bytes owned by the reader from now on */
+  /** Reads the next bytes of the direction. @param bytes owned by the reader from now on */
   read(bytes: Buffer): void {
     if (this.#isDone) return;
     this.#heldBytes += bytes.length;

@@ -17,7 +17,7 @@ import type { TunnelTap } from './tunnel.ts';
 
 /** Collected frames become an exchange at this size. */
 const TUNNEL_PART_BYTES = 4 << 20;
-/** Maximum number of open turns of one connection. */
+/** Maximum number of open turns of one connection. A further turn ends the oldest one as aborted. */
 const TUNNEL_STREAMS_MAX = 64;
 
 /** Bytes of one direction, and the time at which they arrived. */
@@ -285,7 +285,10 @@ export class TunnelCapture implements TunnelTap {
     return this.#piece?.at ?? performance.now();
   }
 
-  /** Stops reading messages, and marks open exchanges as truncated. */
+  /**
+   * Stops reading messages, and marks the open exchanges as truncated. At least one is open then: one for frames is
+   * begun if needed.
+   */
   #cut(): void {
     if (this.#isCut) return;
     this.#isCut = true;

@@ -24,7 +24,8 @@ const TUNNEL_LINGER_MS = 5_000;
 /** Observes an open tunnel; its methods must be fast and must not throw. */
 export interface TunnelTap {
   /**
-   * The upstream has answered, or 502 was sent; with 101 the tunnel is open.
+   * The upstream has answered. With status 101 the tunnel is open. With any other status the upstream has refused, and
+   * the body of its answer follows through `fromUpstream`.
    * @param headers flat pairs
    */
   open(status: number, headers: string[]): void;
@@ -34,7 +35,7 @@ export interface TunnelTap {
   fromUpstream(bytes: Buffer): void;
   /** @param isAborted whether one side closed the connection abnormally */
   close(isAborted: boolean): void;
-  /** There is no exchange. Called instead of all other methods. */
+  /** The handshake was not sent to the upstream, so there is no exchange. Called instead of all other methods. */
   cancel(): void;
 }
 
@@ -56,13 +57,15 @@ export class Tunnel {
   #upstream: Duplex | null = null;
   /** Bytes that the client sent before the answer. */
   #early: Buffer[] = [];
-  /** The client does not read its waiting bytes. */
+  /** Whether bytes wait that the client does not read. */
   #isBlocked = false;
-  /** The upstream has ended, and its last bytes are on their way to the client. */
+  /** Whether the upstream has ended, and its last bytes are on their way to the client. */
   #isEnding = false;
   #isOver = false;
 
-  /** @param onOver called once, when both sides have closed */
+  /**
+   * @param onOver called once, when the client's side has closed; the upstream's side may take TUNNEL_LINGER_MS longer
+   */
   constructor(
     stream: HttpStream,
     destination: Destination,
@@ -204,7 +207,10 @@ export class Tunnel {
     if (!this.#isBlocked) this.#stream.destroy();
   }
 
-  /** The upstream refuses: its whole answer goes to the client, then the connection ends. */
+  /**
+   * Passes on the answer of an upstream that refuses, and ends the connection. If the answer is incomplete or too long,
+   * the client gets an error instead.
+   */
   #relay(answer: IncomingMessage): void {
     const stream = this.#stream;
     this.#tap?.open(answer.statusCode!, answer.rawHeaders);
@@ -231,7 +237,10 @@ export class Tunnel {
     replyError(this.#stream, makeUpstreamFailure(code, error));
   }
 
-  /** The client's side has closed. Its last bytes are still sent if the upstream accepts them. */
+  /**
+   * Ends the tunnel after the client's side has closed. The client's last bytes still go to an upstream that accepts
+   * them.
+   */
   #finish(aborted: boolean): void {
     if (this.#isOver) return;
     this.#isOver = true;

@@ -37,7 +37,7 @@ type Place =
   | 'end';
 
 export class ChunkedDecoder {
-  /** null if absent. */
+  /** The trailers of the body; null if there are none, or they have not arrived. */
   trailers: Fields | null = null;
 
   readonly #section = new SectionReader();
@@ -75,9 +75,9 @@ export class ChunkedDecoder {
   }
 
   /**
-   * @param end end of the bytes to read
-   * @returns where the body ended, or `end`
-   * @throws UpstreamError
+   * Reads the bytes from `at` to `end`, and passes on the pieces of the body that they contain.
+   * @returns where the body ended, or `end` if it has not ended
+   * @throws UpstreamError for malformed framing, and for an extension or trailers that are too long
    */
   decode(bytes: Buffer, at: number, end: number): number {
     while (at < end) {

@@ -1,6 +1,7 @@
 /**
- * The connections to one upstream: as many as there are concurrent requests. The most recently used one is reused
- * first, and an unused one is closed after a while. Server threads; each has its own pool.
+ * The connections to one upstream: one for each concurrent request, and unused ones that are kept for later requests.
+ * The most recently used connection is reused first, and an unused one is closed after a while. Server threads; each
+ * has its own pools.
  */
 import type { SecureContext } from 'node:tls';
 import { UpstreamError } from './answer-error.ts';
@@ -12,13 +13,13 @@ import {
 } from './upstream-connection.ts';
 
 /**
- * Maximum time without bytes from an upstream, before the head and between two chunks. A stream may
- * pause for minutes while the model thinks.
+ * Maximum time without bytes from an upstream, before the head and between two chunks. The time in which the upstream
+ * waits for the gateway or the client does not count. A stream may pause for minutes while the model thinks.
  */
 export const UPSTREAM_TIMEOUT_MS = 3_600_000;
 /**
- * How long an unused connection is kept. Most providers close idle connections later. If a
- * connection was just closed, the request is retried.
+ * How long an unused connection is kept, if the upstream announces no timeout. Most providers close idle connections
+ * later. A request on a connection that the upstream has just closed is retried if its whole body is still in memory.
  */
 export const UPSTREAM_IDLE_MS = 30_000;
 /** Interval of the search for unused and silent connections. */
@@ -72,7 +73,9 @@ export class ConnectionPool implements ConnectionOwner {
     connection.begin(request, handler);
   }
 
-  /** From now on no connection is kept after its answer. Requests in progress and later ones still get their answers. */
+  /**
+   * From now on no connection is kept after its answer. Requests in progress and later ones still get their answers.
+   */
   close(): void {
     this.#isClosing = true;
     for (const connection of this.#idle.splice(0)) connection.destroy(closing());
@@ -98,7 +101,7 @@ export class ConnectionPool implements ConnectionOwner {
   onGone(connection: UpstreamConnection): void {
     this.#all.delete(connection);
     this.#unopened.delete(connection);
-    // Usually it is the connection that was used last.
+    // Usually the connection is the one that was used last.
     const place = this.#idle.lastIndexOf(connection);
     if (place >= 0) this.#idle.splice(place, 1);
     if (this.#all.size === 0 && this.#sweepTimer !== null) {

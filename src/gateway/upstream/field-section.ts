@@ -71,10 +71,11 @@ export class SectionReader {
   }
 
   /**
-   * @param end end of the bytes to read
+   * Reads the bytes from `at` to `end`, up to the blank line of the section.
    * @param room most bytes that the section may still take
    * @returns where the section's blank line ends; -1 when it has not arrived, then all bytes were taken
-   * @throws UpstreamError for a section that is too long or a line that ends with a bare LF
+   * @throws UpstreamError for a section that is too long. Also for a line that ends with a bare LF, unless the section
+   * arrived in one piece: then `parseFields` rejects the line.
    */
   take(bytes: Buffer, at: number, end: number, room: number): number {
     if (this.#kept === null) {
@@ -128,7 +129,7 @@ export class SectionReader {
 
 /**
  * Reads header lines, each with its line end.
- * @param end the end of the lines; a line end or a blank line must be at it or before it
+ * @param end where the line end of the last line ends; the bytes must contain a CR there or before
  * @throws UpstreamError for anything but header lines
  */
 export function parseFields(bytes: Buffer, start: number, end: number): Fields {

@@ -20,12 +20,13 @@ export function areFieldLines(text: string): boolean {
   return FIELD_LINES.test(text);
 }
 
-/** @returns whether the text may be the value of such a line */
+/** @returns whether the text may be the value of a header line */
 export function isFieldValue(text: string): boolean {
   return FIELD_VALUE.test(text);
 }
 
 /**
+ * Makes the head of a request from parts that it checks. `host` is not checked.
  * @param query without its question mark; null if absent
  * @param lines a text that `areFieldLines` accepts; null: it did not accept the text
  * @returns request line and header lines, each with its line end; the connection adds framing and the blank line

@@ -40,9 +40,9 @@ export interface ResponseSink {
 type Place = 'nothing' | 'head' | 'length' | 'chunks' | 'until the end';
 
 export class ResponseParser {
-  /** A byte of the answer has arrived. */
+  /** Whether a byte of the answer has arrived. */
   hasBegun = false;
-  /** The last answer was complete. */
+  /** Whether the answer is complete. */
   isComplete = false;
   /** Whether the connection may be reused after the answer. */
   isKept = false;
@@ -72,7 +72,7 @@ export class ResponseParser {
     return this.#chunks.trailers;
   }
 
-  /** The answer ends with the connection. */
+  /** Whether the answer is one that ends with the connection, and has not ended. */
   get isUnframed(): boolean {
     return this.#place === 'until the end';
   }
@@ -97,8 +97,8 @@ export class ResponseParser {
   }
 
   /**
-   * @param end end of the bytes to read
-   * @returns how many bytes belonged to the answer; fewer than `end` only when it is complete
+   * Parses the bytes up to `end`, and passes heads and pieces of the body to the sink.
+   * @returns how many bytes belonged to the answer; fewer than `end` only when the answer is complete, or none is due
    * @throws UpstreamError for anything but an answer
    */
   execute(bytes: Buffer, end: number): number {
@@ -292,7 +292,7 @@ function readFraming(head: ResponseHead): string | null {
   return keepAlive;
 }
 
-/** @returns milliseconds, or null when no timeout is stated */
+/** Reads the timeout of Keep-Alive. @returns milliseconds, or null when no timeout is stated */
 function readTimeout(keepAlive: string): number | null {
   const found = /(?:^|,)[\t ]*timeout=(\d{1,9})/i.exec(keepAlive);
   return found === null ? null : Number(found[1]) * 1000;

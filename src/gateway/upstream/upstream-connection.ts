@@ -1,11 +1,15 @@
 /**
  * One HTTP/1.1 connection to an upstream: a socket that carries one request after the other. All
  * plain connections of the thread read into one shared buffer, and answers are parsed as they
- * arrive. Server threads. The connection ends at any protocol violation: unrequested bytes, bytes
- * after an answer, an answer before its upload was complete, or silence beyond the limit. Then
- * `onError` of the current handler is called, exactly once. An upstream that stops reading an
- * upload may have sent an answer. So after a failed write, the connection first reads the bytes
- * that have arrived.
+ * arrive. Server threads.
+ *
+ * The connection ends, with `onError` of the current handler, if the upstream violates the protocol, is silent for too
+ * long, or disconnects before its answer is complete. Unrequested bytes end an idle connection. After a complete
+ * answer, which ends with `onEnd`, the connection also ends if bytes followed the answer, or if the upload was not
+ * complete.
+ *
+ * An upstream that stops reading an upload may have sent an answer. So after a failed write, the connection first reads
+ * the bytes that have arrived.
  */
 
 import { connect as connectTcp, isIP, type Socket, type TcpNetConnectOpts } from 'node:net';
@@ -28,11 +32,14 @@ export interface UpstreamRequest {
   head: string;
   /** `length`: the body has `bytes` bytes; it is in `body`, or follows through `write`. */
   framing: { kind: 'none' } | { kind: 'length'; bytes: number } | { kind: 'chunked' };
-  /** The whole body, if it is available. */
+  /** The whole body, if it is available; null: there is no body, or it follows through `write`. */
   body: Buffer | null;
 }
 
-/** Receives an answer. Exactly one of `onEnd` and `onError` is called, as the last method. */
+/**
+ * Receives an answer. Exactly one of `onEnd` and `onError` is called, as the last method; neither is called after
+ * `UpstreamConnection.abort`.
+ */
 export interface AnswerHandler {
   /** The request has its connection, which may still be connecting. */
   onConnection(connection: UpstreamConnection): void;
@@ -86,7 +93,7 @@ const LAST_CHUNK = Buffer.from('0\r\n\r\n');
 export class UpstreamConnection implements ResponseSink {
   /** Number of requests whose head was written to this connection. */
   requests = 0;
-  /** When its idle time began, and when it must not be used any more; on the clock of `performance.now()`. */
+  /** When the idle connection must not be used any more, by `performance.now()`. The pool sets it. */
   expires_at = 0;
   /** Sweeps of the pool since the last activity. */
   silent_sweeps = 0;
@@ -187,7 +194,10 @@ export class UpstreamConnection implements ResponseSink {
     return !this.#isUploadBlocked;
   }
 
-  /** Whether the system has taken all of the written upload, so that its memory may be reused. */
+  /**
+   * Whether the system has taken all of the written upload, so that its memory may be reused. False before the
+   * connection is open, and for a handler whose exchange is over.
+   */
   hasTakenUpload(handler: AnswerHandler): boolean {
     return handler === this.#handler && this.#isConnected && this.#socket!.writableLength === 0;
   }
@@ -370,7 +380,10 @@ export class UpstreamConnection implements ResponseSink {
     else socket.destroy(error);
   }
 
-  /** @returns bytes that were sent, or an error number, negative */
+  /**
+   * Hands head and body to the system, without the stream.
+   * @returns the number of bytes that the system took, 0 if the stream must be used; or a negative error number
+   */
   #sendNow(socket: Socket, head: string, body: Buffer): number {
     if (socket.writableLength > 0 || socket.writableCorked > 0 || head.length > SEND_HEAD_BYTES) return 0;
     if (this.#lostUpload !== null || socket instanceof TLSSocket) return 0;
@@ -443,7 +456,7 @@ export class UpstreamConnection implements ResponseSink {
     return this.#lostUpload === null || (TELLS_END_BEFORE_RESET && this.#lostUpload.code === 'EPIPE');
   }
 
-  /** The upstream sends no more. @param isOrderly false after a reset */
+  /** Ends the answer, because the upstream sends no more. @param isOrderly false after a reset */
   #finish(isOrderly: boolean): void {
     if (this.#isOver) return;
     if (isOrderly && this.#handler !== null && this.#parser.finish()) this.#complete(true);

@@ -1,6 +1,6 @@
 /**
- * The providers' connection pools: one per origin, HTTP/1.1, created at first use. Server threads; each has its own
- * pools.
+ * The providers' connection pools for HTTP/1.1: one for each base URL, created at first use. Server threads; each has
+ * its own pools.
  */
 
 import { createSecureContext, getCACertificates, type SecureContext } from 'node:tls';
@@ -39,7 +39,7 @@ export class UpstreamPools {
 
   /**
    * @param base http or https URL, perhaps with a path, without a trailing slash
-   * @returns the upstream for it, created at first use
+   * @returns the upstream of that base URL, created at first use. A new upstream may take the place of the oldest one.
    */
   get(base: string): Upstream {
     const known = this.#upstreams.get(base);
@@ -57,7 +57,7 @@ export class UpstreamPools {
     return upstream;
   }
 
-  /** Ends every connection, busy ones too. */
+  /** Ends every connection, busy ones too. Only the connections of pools that were given up before are left. */
   close(): void {
     for (const upstream of this.#upstreams.values()) upstream.pool.destroy();
     this.#upstreams.clear();
