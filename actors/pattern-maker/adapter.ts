@@ -16,7 +16,7 @@ import type { Trace } from '../../src/domain/trace.ts';
 import { CatalogueError } from '../../src/errors.ts';
 import { unpackTrace } from './trace-body.ts';
 
-/** Maximum number of traces that one thread works on at a time. */
+/** Maximum number of traces in which one thread searches for patterns at a time. Merges are not limited. */
 export const TRACES_READ_AT_ONCE = 2;
 
 /** Maximum time before other work of the thread runs. */
@@ -60,7 +60,7 @@ export interface PatternWriter {
 }
 
 interface PatternParts {
-  /** The queued body of the actor with this key. */
+  /** Reads the queued body of the actor with this key; undefined without one. */
   readBody(key: string): Uint8Array | undefined;
   /** null: there is no embedder, so only equal situations are near-duplicates. */
   embedder: SituationEmbedder | null;
@@ -94,7 +94,11 @@ export class PatternMakingAdapter {
     this.#parts = parts;
   }
 
-  /** @returns the patterns of the trace, at most three */
+  /**
+   * Finds the patterns of a queued trace.
+   * @returns at most three patterns; none without a pattern store
+   * @throws PortError if the trace cannot be read, or the embedder gives no answer
+   */
   async distil({ key }: { key: string }): Promise<PatternDraft[]> {
     if (this.#parts.sink === null) return [];
     await this.#takeTurn();
@@ -111,7 +115,11 @@ export class PatternMakingAdapter {
     }
   }
 
-  /** Passes the patterns to the store. */
+  /**
+   * Passes the patterns to the store.
+   * @returns one result for each pattern, in order; none without a pattern store
+   * @throws PortError if the store does not take them
+   */
   async merge(input: {
     org_id: string;
     project_id: string | null;

@@ -154,7 +154,10 @@ function describeStretch(candidate: PatternCandidate, trace: Trace): string {
   return `<run>\n${run}\n\ndraft: ${JSON.stringify({ situation, dead_ends, unlock }).replaceAll('</run>', '< /run>')}\n</run>`;
 }
 
-/** Describes the failure by its type only, because messages of parsers and schemas quote the text. */
+/**
+ * Describes a failure without text of the run: errors of parsers and schemas get other words, because their messages
+ * quote it.
+ */
 function describeFailure(thrown: unknown): string {
   if (thrown instanceof z.ZodError) return 'its answer has not the asked form';
   if (thrown instanceof SyntaxError) return 'its answer is not JSON';

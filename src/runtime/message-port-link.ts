@@ -1,18 +1,19 @@
 /**
  * A Link over a MessagePort. Frames are encoded one after another into a slab, and bodies are copied in once. The
- * slab's memory is transferred to the other thread at the end of the tick, or when the slab is full. The receiver reads
- * bodies as views of the slab. Any thread.
+ * slab is sent to the other thread at the end of the tick, or when it is full: a small batch as a copy, a larger one by
+ * transferring the slab's memory. The receiver reads bodies as views of the memory that it received. Any thread.
  *
  * A slab: [u32 bytes used], then frames: [u32 head bytes][u32 bodies][u32 length of each body][head][bodies]. A head is
  * the frame as a msgpack array, its type first.
  *
- * Bodies in shared memory are not copied: the memory is sent with the slab, and the frame holds the location of each
- * body. [u32 head bytes][u32 bodies, with bit 31 set][u32 memory index, u32 offset, u32 length of each body][head]. The
- * sender must not change such bodies until it has the answer, and must bound them itself: they do not count as bytes in
- * flight.
+ * If all bodies of a frame are in shared memory, they are not copied: the memory is sent with the slab, and the frame
+ * holds the location of each body. [u32 head bytes][u32 bodies, with bit 31 set][u32 memory index, u32 offset, u32
+ * length of each body][head]. The sender must not change such bodies until it has the answer, and must bound them
+ * itself: they do not count as bytes in flight.
  *
- * Tells are not urgent, because no caller waits for them. They are sent with the next ask or answer, or alone after a
- * short delay, because each batch wakes the other thread, which costs more than reading a few frames.
+ * Tells without bodies are not urgent, because no caller waits for them. They are sent with the next frame of another
+ * kind, or alone after a short delay, because each batch wakes the other thread, which costs more than reading a few
+ * frames.
  *
  * Message ports have no back-pressure. So for each direction, shared memory has a counter of the bytes that the
  * receiver has read. The sender refuses frames while too many bytes are in flight.
@@ -104,10 +105,10 @@ export class MessagePortLink implements Link {
   #flushQueued = false;
   /** Sends delayed tells. */
   #tellTimer: NodeJS.Timeout | null = null;
-  /** Whether the batch contains an ask or an answer, for which a caller waits. */
+  /** Whether the batch contains any frame other than tells without bodies. */
   #isUrgent = false;
   #closed = false;
-  /** Bytes handed to `send`, modulo 2^32, to compare with the other side's counter. */
+  /** Bytes of the frames that `send` accepted, modulo 2^32, to compare with the other side's counter. */
   #sent = 0;
 
   /** Slabs that arrived while the tick's budget was used up; bounded by the sender's limit on bytes in flight. */

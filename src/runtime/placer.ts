@@ -14,7 +14,10 @@ export class Placer {
     this.#claims = placement.moving === undefined ? null : new Claims(placement.moving);
   }
 
-  /** The host for a message to the address. If `isCounted`, call `arrived` or `unsent` once for the message. */
+  /**
+   * Finds the host for a message to the address. For a moving kind, the host becomes the owner of the address's slot if
+   * the slot has none, and a message to another host counts as in transit until `arrived` or `unsent` is called for it.
+   */
   enter(to: ActorAddress): number {
     if (!this.isMoving(to.kind)) return placeAddress(this.#placement, to);
     const { first, hash, hosts } = spreadAddress(this.#placement, to);

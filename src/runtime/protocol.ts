@@ -66,8 +66,9 @@ export type RowWrite =
   | { op: 'clear'; table: string; row: RowKey; end: RowKey };
 
 /**
- * All actions that a handler can request from the runtime, as data. Performed in order, after the handler has
- * returned.
+ * All actions that a handler can request from the runtime, as data. After the handler has returned, its events are
+ * added to the next commit, and its timers are set or cancelled. The other effects are performed in order, when all
+ * events that the actor has recorded are stored.
  */
 export type Effect =
   | { type: 'persist'; event: unknown; rows: readonly RowWrite[] }
@@ -99,7 +100,7 @@ export interface Context<State, Event, Internal, Reply> extends Teller {
   readonly now_ms: number;
   /** `now_ms` on the process's monotonic clock, for durations in memory; meaningless when stored. */
   readonly monotonic_ms: number;
-  /** The raw bodies of the message: views of a buffer that only this actor uses. */
+  /** The raw bodies of the message: views of memory in which other messages may be, too. */
   readonly bodies: readonly Uint8Array[];
   /** True when an asker waits for the answer to this message. */
   readonly asked: boolean;
@@ -110,9 +111,12 @@ export interface Context<State, Event, Internal, Reply> extends Teller {
    * @throws TypeError if this message has not recorded an event
    */
   write(rows: readonly RowWrite[]): void;
-  /** Answers this message. Has no effect if the message was sent with `tell`. */
+  /**
+   * Answers this message. Has no effect if the message was sent with `tell`.
+   * @throws TypeError if the message was answered before, or its answer is kept for later
+   */
   reply(value: Reply): void;
-  /** Answers this message with an error. */
+  /** Answers this message with an error, otherwise like `reply`. */
   refuse(error: Refusal): void;
   /** Keeps the answer for later; give the token to `replyTo` or `refuseTo` in a later message. */
   holdReply(): ReplyToken;
@@ -254,7 +258,7 @@ export function countHosts({ hosts, servers }: Placement): number {
 /**
  * The host of an address. A kind with a pin has its pinned host, unless its actors run on server threads. An actor of a
  * moving kind has the host that claimed it, if there is one. Otherwise the hash decides.
- * @returns 0 … countHosts(placement) − 1; the same in every thread of a process
+ * @returns 0 … countHosts(placement) − 1; at the same moment the same in every thread of a process
  */
 export function placeAddress(placement: Placement, to: ActorAddress): number {
   const { moving, servers, pins, hosts: actorHosts } = placement;
@@ -271,7 +275,8 @@ export function placeAddress(placement: Placement, to: ActorAddress): number {
 
 /**
  * The hosts on which an address may run, and its hash: FNV-1a (www.isthe.com/chongo/tech/comp/fnv) over kind and key,
- * mixed once more, because FNV's low bits alone spread short keys badly.
+ * mixed once more, because FNV's low bits alone spread short keys badly. The hash is 0 if there is only one such host
+ * and no kind moves.
  */
 export function spreadAddress(
   { hosts, servers, moving }: Placement,

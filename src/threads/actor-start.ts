@@ -84,7 +84,7 @@ export function allocateShared() {
   };
 }
 
-/** Starts the compute pool, the actor threads, and the main thread's own host of actors. */
+/** Starts the actor threads and, if there is an API, the compute pool and the main thread's own host of actors. */
 export async function startActors(starting: Starting): Promise<StartedActors> {
   const { config, parts, log, running } = starting;
   const placement = placeActors(config, parts);

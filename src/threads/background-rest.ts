@@ -17,6 +17,7 @@ const JUDGED_MS = 2;
 const REST_MAX_MS = 500;
 
 /**
+ * Chooses the pause after a piece of background work, in milliseconds; 0: no pause.
  * @param tookMs time that the piece took
  * @param cpuMs processor time of the process during that time
  */

@@ -120,7 +120,8 @@ class Capture {
   }
 
   /**
-   * @throws the error of opening the database, unless it is damaged: then a new one is opened in its place
+   * Opens the database, and starts the timers. A damaged database is set aside, and a new one is opened in its place.
+   * @throws the error of opening the database, if the reason is not damage, and the error of a claim that is not free
    */
   async open({ set_aside, last_id }: OpenInput): Promise<OpenReply> {
     const { db } = this.#options;
@@ -303,7 +304,10 @@ class Capture {
     this.#bucketTimer = setInterval(look, BUCKET_LOOK_MS).unref();
   }
 
-  /** The ids of a file that replaces a damaged one continue after this id. */
+  /**
+   * Opens the capture log.
+   * @param known if the file replaces a damaged one, its ids continue after this id
+   */
   #openLog(known: number): Promise<CaptureLog> {
     const {
       db,

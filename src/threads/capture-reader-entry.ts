@@ -133,7 +133,10 @@ class CaptureLibrary {
     this.#list = new CaptureList(this.#files, { ...options, prices }, this.#runTexts);
   }
 
-  /** @throws CaptureFileError, or another error of reading */
+  /**
+   * Answers a question.
+   * @throws CaptureFileError, or another error of reading
+   */
   async answer(question: CaptureQuestion): Promise<CaptureAnswer> {
     // A list does not wait for a bucket: first words and verdicts that are only in the bucket stay unknown.
     allowFetching(!LISTS.has(question.name));
@@ -355,7 +358,9 @@ class CaptureLibrary {
     return { type: 'json', json: Buffer.from(`${head.slice(0, -1)},"turns":[${turns.join(',')}]}`) };
   }
 
-  /** The newest exchanges of a run that the index lacks, as far as their requests name it, in the order of their end. */
+  /**
+   * The newest exchanges of a run that the index lacks, as far as their requests name it, in the order of their end.
+   */
   #listBeingIndexed(runId: string) {
     const newest = this.#files.newestUnlisted().filter(({ run_id }) => run_id === runId);
     return newest.reverse().map((row) => showExchange(row, () => true));
@@ -416,7 +421,10 @@ class CaptureLibrary {
     return kept.epoch === this.#files.epoch && kept.last_id === lastId ? kept.rest : null;
   }
 
-  /** What a turn adds depends on the turns before it, so a page is computed from the beginning. */
+  /**
+   * Computes the conversation from the beginning, because what a turn adds depends on the turns before it, and passes
+   * over the exchanges up to `after`.
+   */
   #begin(
     runId: string,
     { first_id, last_id }: { first_id: number; last_id: number },

@@ -1,7 +1,7 @@
 /**
- * Controls the capture reader: starts it with the first question, ends it after a time without questions, and
- * restarts it with a growing delay after an unexpected end. The main thread has the service's reader; other server
- * threads ask through it. Server threads.
+ * Controls the capture reader, a process: starts it with a question, and ends it after a time without questions. After
+ * an unexpected end, questions are refused for a growing delay, and the next question after the delay starts the
+ * process again. Main thread; other server threads ask through the main thread.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
@@ -25,7 +25,7 @@ const CAPTURE_READS_MAX = 32;
 const CAPTURE_READ_MS = 60_000;
 /** How long the process runs without a question. */
 const CAPTURE_READER_IDLE_MS = 5 * 60_000;
-/** Delay before a process that ended unexpectedly restarts. It doubles from the first value to the last. */
+/** How long questions are refused after an unexpected end. The delay doubles from the first value to the last. */
 const CAPTURE_READER_RESTART_MS = { first: 500, last: 30_000 } as const;
 /** How long a process may take to save its results when it is asked to end. */
 const CAPTURE_READER_STOP_MS = 2_000;
@@ -85,8 +85,9 @@ export class CaptureReaderProcess implements CaptureAsker {
   }
 
   /**
-   * @throws CatalogueError (rejects) `unavailable`: too many questions wait, or the process ended before it answered;
-   * `deadline_exceeded`
+   * Asks the process, which is started if there is none.
+   * @throws CatalogueError (rejects) `unavailable`: the service is stopping, too many questions wait, or the process
+   * ended before it answered; `deadline_exceeded`: the process did not answer in time
    */
   async ask(question: CaptureQuestion): Promise<CaptureAnswer> {
     if (this.#isClosed) throw new CatalogueError('unavailable', 'The service is stopping');
@@ -118,7 +119,7 @@ export class CaptureReaderProcess implements CaptureAsker {
     clearTimeout(late);
   }
 
-  /** @throws CatalogueError during the delay after an unexpected end */
+  /** Starts the process. @throws CatalogueError during the delay after an unexpected end */
   #start(): Life {
     const left_ms = this.#notBefore - performance.now();
     if (left_ms > 0) throw new CatalogueError('unavailable', this.#describeEnd(this.#lastReason));

@@ -29,7 +29,8 @@ export class ExplainingStudents {
   }
 
   /**
-   * @param version to load; null, or a version that no longer exists: the serving version
+   * Loads a student, unless it is the one in memory.
+   * @param version to load; null, or a version that cannot be loaded: the serving version
    */
   async find(version: number | null): Promise<FoundStudent> {
     if (this.#directory === null) return { student: null, problem: '' };
@@ -41,7 +42,7 @@ export class ExplainingStudents {
     }
   }
 
-  /** The operator's name for an agent variant; null without a name. */
+  /** Reads the operator's name for an agent variant; null without a name, or if the names cannot be read. */
   async nameOf(agent: string): Promise<string | null> {
     if (this.#directory === null) return null;
     const names = await readAgentNames(this.#directory).catch(() => null);
@@ -65,9 +66,7 @@ export class ExplainingStudents {
   }
 }
 
-/**
- * @returns null for a version that no longer exists
- */
+/** Reads a version. @returns null for a version that no longer exists or is damaged */
 async function readVersion(directory: string, version: number) {
   try {
     return await readStudentVersion(directory, version);

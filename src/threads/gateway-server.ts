@@ -151,7 +151,8 @@ export class GatewayServer {
   /**
    * Listens on loopback for decrypted requests of the proxy to one host. Another local process that connects to this
    * port reaches the host with its own keys, as it could through the gateway's port.
-   * @returns the port, the same for every call
+   * @returns the port, the same for every call with this host
+   * @throws Error while the gateway is being drained, or if the listener cannot be opened
    */
   async openRoute(route: ProxiedRoute): Promise<number> {
     if (this.#isDraining) throw new Error('the gateway is being drained');
@@ -162,7 +163,7 @@ export class GatewayServer {
     return (await server).port;
   }
 
-  /** Stops accepting requests, and waits for the requests in progress. */
+  /** Ends the tunnels, stops accepting requests, and waits for the requests in progress until the deadline. */
   async drain(deadlineMs: number = DRAIN_DEADLINE_MS): Promise<void> {
     this.#isDraining = true;
     this.#gateway.endTunnels();
@@ -172,7 +173,8 @@ export class GatewayServer {
   }
 
   /**
-   * Passes captured exchanges to the writer, after the drain.
+   * Closes the gateway after the drain, and passes captured exchanges to the writer. Exchanges that the writer does not
+   * take in time are dropped, and the log says how many.
    * @param begunAt when the drain began, by `performance.now()`; the writer gets the rest of the
    * time for the stop
    */

@@ -2,8 +2,8 @@
  * Entry of the exporting capture reader: reads the capture database and sends its turns to a
  * collector. It is a separate process, because a damaged page of a mapped LMDB database can crash
  * its reader, and because a collector may be slow. Started and watched by `OtelExportProcess`.
- * Composition root of this process, which runs until its channel closes. It ignores signals that
- * are sent to a whole process group, because the parent handles them.
+ * Composition root of this process, which runs until its channel closes or the export has ended. It ignores signals
+ * that are sent to a whole process group, because the parent handles them.
  */
 import { constants, setPriority } from 'node:os';
 import { SpanExport, type TurnSource } from '../otel/span-export.ts';

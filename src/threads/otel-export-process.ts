@@ -145,7 +145,8 @@ export class OtelExportProcess {
 }
 
 /**
- * Exports what is captured from now on; earlier exchanges are not exported.
+ * Starts the export. It continues after the exchange that an earlier export sent last. Without an earlier export, it
+ * begins with what is captured from now on.
  * @returns null without a collector
  */
 export function openOtelExport(

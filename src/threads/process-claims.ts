@@ -87,8 +87,8 @@ export class ProcessClaims {
 }
 
 /**
- * A DATA_DIR has either main.mdb and runs.mdb, or a view of a database that boxes share. Otherwise
- * the service would start without its accounts if an operator forgot to set AUTH_DB_URL.
+ * Refuses a DATA_DIR of the other kind: it has either main.mdb and runs.mdb, or a view of a database that boxes share.
+ * Otherwise the service would start without its accounts if an operator forgot to set AUTH_DB_URL.
  */
 function refuseOtherKind(isShared: boolean, dataDir: string, { main, runs }: DatabasePaths): void {
   if (!isShared) return refuseShared(dataDir);
@@ -100,7 +100,10 @@ function refuseOtherKind(isShared: boolean, dataDir: string, { main, runs }: Dat
   throw Object.assign(new Error(words), { code: 'ESTORES' });
 }
 
-/** Removes content that was deleted since the last compaction from the databases, before they are opened. */
+/**
+ * Removes content that was deleted since the last compaction from the databases, before they are opened. A database
+ * that is too large, or cannot be compacted, keeps the content; the log says so.
+ */
 async function compactDeleted(files: readonly string[], log: Log): Promise<void> {
   const { done, put_off } = await compactMarked(files, COMPACTED_AT_START_BYTES);
   for (const compacted of done) log.info(compacted, 'deleted content was removed from the database file');

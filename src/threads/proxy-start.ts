@@ -21,8 +21,9 @@ const PROXY_TUNNELS_MAX = 1_024;
 const PROXY_TUNNEL_DESCRIPTORS = 4;
 
 /**
- * @param descriptors that the process may have; 0 if unknown
- * @returns the thread, listening
+ * Starts the proxy's thread.
+ * @param descriptors number of descriptors that the process may have; 0 if unknown
+ * @returns the thread, which listens
  * @throws Error of one line when the address cannot be bound, or the authority's files are invalid
  */
 export async function startProxy(

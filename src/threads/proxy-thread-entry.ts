@@ -39,15 +39,13 @@ export interface ProxyTask {
 
 /** The proxy thread's calls to the main thread, through comlink. */
 export interface ProxyServices {
-  /**
-   * @returns the port of the gateway's listener for this host; null if there is no free one now
-   */
+  /** @returns the port of the gateway's listener for this host; null if the gateway can open no listener for it now */
   openRoute(authority: string, provider: string): Promise<number | null>;
 }
 
 /** The main thread's calls to the proxy thread, through comlink. */
 export interface ProxyControl {
-  /** @returns the port */
+  /** Begins to listen. @returns the port */
   listen(): Promise<number>;
   drain(): void;
   /**

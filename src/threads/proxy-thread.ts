@@ -63,14 +63,14 @@ export class ProxyThread {
     this.#options = options;
   }
 
-  /** Its address without a trailing slash, for HTTPS_PROXY of clients. */
+  /** The proxy's address without a trailing slash, for HTTPS_PROXY of clients. */
   get url(): string {
     const { host } = this.#options;
     return `http://${host.includes(':') ? `[${host}]` : host}:${this.#port}`;
   }
 
   /**
-   * @returns when it listens
+   * Starts the thread, and waits until it listens.
    * @throws Error if the address cannot be bound, or the authority cannot be opened
    */
   async start(): Promise<void> {
@@ -169,8 +169,8 @@ export class ProxyThread {
   }
 
   /**
-   * Returns the port for a host on one of the servers, in turn; null if the limit on hosts is
-   * reached.
+   * Returns the port for a host on one of the servers, in turn; null if the limit on hosts is reached, or a server
+   * cannot open a listener.
    */
   async #openRoute(route: ProxiedRoute): Promise<number | null> {
     const { servers } = this.#options;

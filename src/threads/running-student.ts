@@ -19,7 +19,7 @@ import { ServiceFailure } from '../student/serving/student-service.ts';
 import { StudentWatch } from '../student/student-watch.ts';
 import type { StudentControl, StudentTask } from './student-thread-protocol.ts';
 
-/** A student, read in. */
+/** A student that was loaded. */
 export interface OpenStudent {
   facts: StudentFacts;
   terms: StudentTerms;
@@ -43,10 +43,7 @@ interface Opened {
   service: OpenStudent['service'];
 }
 
-/**
- * Serves the task's student.
- * @returns when it has been stopped
- */
+/** Serves the task's student, until the main thread stops it. */
 export async function runStudent(task: StudentTask, open: StudentOpener): Promise<void> {
   const student = new RunningStudent(task, open);
   Comlink.expose(student, nodeEndpoint(task.control));
@@ -169,8 +166,8 @@ class RunningStudent implements StudentControl {
 }
 
 /**
- * Describes an error for the log. A library's error message may quote a client's text, so only
- * messages of our own errors are logged.
+ * Describes an error for the log. An error's message may quote a client's text, so only the messages of
+ * `ServiceFailure` are logged.
  */
 export function describeFailure(thrown: unknown): Record<'error' | 'code' | 'reason', string> {
   const { name, code } = Object(thrown) as { name?: unknown; code?: unknown };

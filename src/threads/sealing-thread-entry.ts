@@ -1,7 +1,7 @@
 /**
  * Entry of the sealing thread, which seals one file and ends. Sealing takes a minute of processor time for a file that
- * was filled under load; here it delays no exchange that the capture process stores. Composition. The sealing thread of
- * the capture process.
+ * was filled under load; on this thread, it delays no exchange that the capture process stores. Composition root of the
+ * sealing thread, which runs in the capture process.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { decodeExchange } from '../providers/decode.ts';
@@ -11,7 +11,7 @@ import { CaptureFileError } from '../storage/capture/layout.ts';
 import { sealHere } from '../storage/capture/seal-work.ts';
 import type { SealEvent, SealFailure, SealTask } from './sealing-protocol.ts';
 
-/** Beside one busy thread on the same core, the thread gets a tenth of it. */
+/** Priority of the sealing thread. Beside one busy thread on the same core, it gets a tenth of the core. */
 const NICE = 10;
 
 async function seal({ job, port, stopping }: SealTask): Promise<void> {

@@ -8,7 +8,10 @@ import { CaptureFileError, type CaptureFileFault } from '../storage/capture/layo
 import type { SealEvents, SealJob } from '../storage/capture/seal-work.ts';
 import type { SealEvent, SealFailure, SealTask } from './sealing-protocol.ts';
 
-/** A {@link import('../storage/capture/seal-work.ts').Seal} on a thread. */
+/**
+ * Seals a file on a thread of its own: a {@link import('../storage/capture/seal-work.ts').Seal}.
+ * @throws the thread's error, rebuilt here; the signal's reason after an abort
+ */
 export async function sealOnThread(job: SealJob, events: SealEvents, signal: AbortSignal): Promise<void> {
   const { port1, port2 } = new MessageChannel();
   const stopping = new Int32Array(new SharedArrayBuffer(4));

@@ -52,7 +52,10 @@ interface ServerActorsSeat {
   onUp: () => void;
 }
 
-/** @throws Error when a database cannot be opened */
+/**
+ * Starts the host of this thread's actors.
+ * @throws Error when a database cannot be opened
+ */
 export function startServerActors(seat: ServerActorsSeat): ServerHost {
   const { index, placement, actors, log, onUp } = seat;
   return new ServerHost({
@@ -127,8 +130,8 @@ function openRuns({ index, databases, write_turn }: ServerActorsSeat): OpenRuns 
 }
 
 /**
- * The behaviour of the live hubs, and their connection to the store thread; null for a box that
- * shares no database.
+ * Chooses the behaviour of the live hubs, and opens their connection to the store thread. The connection is null if
+ * this box shares no database, or if the live stream is off.
  */
 function openHubs(
   { seat }: DatabasePaths,

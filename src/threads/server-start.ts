@@ -26,9 +26,11 @@ import { STOPPING } from './stop-notice.ts';
 import { openStudentSharing } from './student-sharing.ts';
 import { openStudent, type StudentThread } from './student-thread.ts';
 
-/** The capture writer of a process's servers, and its exporter; null without capture. */
+/** The capture writer of a process's servers, and the exporter of captured turns. */
 export interface Capture {
+  /** null: nothing is captured. */
   writer: CaptureWriterClient | null;
+  /** null: nothing is exported. */
   otel: OtelExportProcess | null;
 }
 
@@ -64,7 +66,10 @@ class LateProxy {
   }
 }
 
-/** @returns the main thread's server, and the proxy or null */
+/**
+ * Starts all servers of the process.
+ * @returns the main thread's server, and the proxy; null: there is no proxy
+ */
 export async function startServers(
   starting: Starting,
   started: StartedActors,
@@ -246,15 +251,14 @@ export function guardOf({ api, gateway }: Config): FramingGuard {
   return findFramingGuard(api.tls !== null || gateway.tls !== null);
 }
 
-/**
- * @returns [] for a listener that was not requested
- */
+/** Takes the port from a listener's URL. @returns [] for a listener that was not requested */
 function portOf(url: string | null): number[] {
   return url === null ? [] : [Number(new URL(url).port)];
 }
 
 /**
- * Ports that several threads may share, reserved until they listen. A single thread needs no reserved ports.
+ * Reserves the ports on which several threads will listen, until `release` is called. For a single thread, it reserves
+ * none.
  * @returns the configuration with the ports, where 0 is replaced by a free port
  */
 async function holdPorts(config: Config, parts: Parts): Promise<{ config: Config; release(): void }> {
@@ -280,7 +284,10 @@ async function holdPorts(config: Config, parts: Parts): Promise<{ config: Config
 /** How long a scrape of the metrics waits for the figures of the day. */
 const TODAY_MS = 2_000;
 
-/** Figures of this UTC day; null: older exchanges of the day are still being read, or the reader is busy. */
+/**
+ * Asks the capture reader for the figures of this UTC day.
+ * @returns null while older exchanges of the day are still being read, and if the reader gives no answer in time
+ */
 async function readToday(reader: CaptureReaderProcess, nowMs: number): Promise<TrafficFigures | null> {
   const day = new Date(nowMs).toISOString().slice(0, 10);
   const question: FigureQuestion = { by: 'day', from_day: day, to_day: day, where: {} };

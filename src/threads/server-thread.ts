@@ -33,6 +33,7 @@ export class ServerThread implements ThreadCapture {
   readonly #api: ApiServer | null;
 
   /**
+   * Starts the listeners of this thread.
    * @throws Error if an address cannot be bound; then nothing listens
    */
   static async start(services: ServerThreadServices): Promise<ServerThread> {
@@ -97,7 +98,7 @@ export class ServerThread implements ThreadCapture {
     this.#gateway?.withdrawStudent(isExpected);
   }
 
-  /** This thread's counts, for the sum over all threads. */
+  /** This thread's counts, for the sum over all threads; [] without an API. */
   async metrics(): Promise<MetricsData> {
     return (await this.#api?.metrics()) ?? [];
   }

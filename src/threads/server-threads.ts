@@ -77,14 +77,14 @@ export class ServerThreads {
   }
 
   /**
-   * @returns when all of them listen
+   * Starts the servers, and waits until all of them listen.
    * @throws the error of a thread that fails meanwhile
    */
   async start(): Promise<void> {
     await Promise.all(this.#askAll((server) => server.start()));
   }
 
-  /** The capture counters of these threads, for the admin routes. */
+  /** The counters and the capture queues of these threads, for the admin routes. */
   get captures(): readonly ThreadCapture[] {
     return this.servers.map((server) => ({
       counters: () => server.counters(),

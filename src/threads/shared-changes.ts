@@ -15,9 +15,7 @@ import { databaseOf } from '../storage/lmdb/tables.ts';
 import { decodeRowKey } from '../storage/row-key.ts';
 import type { ChangedRow } from '../storage/shared/store-protocol.ts';
 
-/**
- * The receivers of the changes; null before the actors have started, when no index is in memory.
- */
+/** The receivers of the changes. */
 interface Followers {
   asker: Asker;
   findings: FindingsAdapter;
@@ -25,6 +23,7 @@ interface Followers {
 }
 
 export class SharedChanges {
+  /** null before the actors have started: then no index is in memory. */
   #followers: Followers | null = null;
 
   follow(followers: Followers): void {
@@ -32,8 +31,8 @@ export class SharedChanges {
   }
 
   /**
+   * Updates the indexes that the changed rows concern. Resolves when they are updated.
    * @param rows that other boxes changed; null: any rows may have changed
-   * @returns when the indexes are updated
    */
   async take(rows: readonly ChangedRow[] | null): Promise<void> {
     if (this.#followers === null) return;

@@ -25,7 +25,10 @@ export class LiveOutbox {
     this.#state = new SeatState(seat.state);
   }
 
-  /** @throws Error: the batch may or may not be stored */
+  /**
+   * Sends a batch of events to the store thread, and waits until it is stored.
+   * @throws Error: the batch may or may not be stored
+   */
   async send(batch: LiveBatch): Promise<void> {
     const question: LiveQuestion = { offer: batch };
     try {

@@ -1,6 +1,6 @@
 /**
  * Checks requests for rows that several boxes share. A request of a client that has seen a later
- * position on another box waits until this box shows that position. A box that cannot reach the
+ * position on another box waits a short time for this box to show that position. A box that cannot reach the
  * database reports how old its rows are, and after a minute it accepts no credentials. Server
  * threads.
  */

@@ -218,7 +218,7 @@ class StoreThread {
     return { id, verdict: await this.#commit(question.commit) };
   }
 
-  /** Waits until the view and the indexes include the position. */
+  /** Waits until the view and the indexes include the position. @returns false if they do not in time */
   async #reach(position: number, within_ms: number): Promise<boolean> {
     const untilMs = performance.now() + within_ms;
     if (!(await this.#follower!.reach(position, within_ms))) return false;

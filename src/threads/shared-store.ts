@@ -28,7 +28,9 @@ interface SharedStorePlace {
 /** The thread's task. */
 export interface SharedStoreTask extends SharedStorePlace, SharedStoreMemory {
   state: SharedArrayBuffer;
-  /** Port to the thread; a message on it stops the thread. */
+  /**
+   * The thread's end of a port. The thread sends {@link SharedStoreTold} on it, and ends at the first message from it.
+   */
   told: import('node:worker_threads').MessagePort;
 }
 

@@ -54,6 +54,7 @@ class StudentSharingThread {
 }
 
 /**
+ * Starts the thread that shares the student.
  * @returns null if no shared place is configured
  * @throws Error of one line if STUDENT_BUCKET_URL is invalid
  */

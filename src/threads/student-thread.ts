@@ -164,7 +164,10 @@ export class StudentThread implements RelegationState {
     return this.#current?.facts ?? null;
   }
 
-  /** The watch's report; null without a student, or while it is busy. */
+  /**
+   * Asks the student's thread for the watch's report.
+   * @returns null without a student, or if it gives no report in time
+   */
   async describeWatch(): Promise<WatchReport | null> {
     const seat = this.#current;
     if (seat === null) return null;
@@ -172,7 +175,7 @@ export class StudentThread implements RelegationState {
     return withDeadline(asked, STUDENT_WATCH_MS).catch(() => null);
   }
 
-  /** Reads the ledger's file, for the time without a student; null if it cannot be read. */
+  /** Reads the ledger's file, for the time without a student; null if there is no path, or the file cannot be read. */
   async readKeptLedger(): Promise<LedgerReport | null> {
     const { ledger_path } = this.#options;
     if (ledger_path === null) return null;
@@ -182,7 +185,10 @@ export class StudentThread implements RelegationState {
     );
   }
 
-  /** Settles when the first student serves, or after a deadline. A later student takes over while traffic is served. */
+  /**
+   * Waits until the first student serves, until it is known that there is none, or until a deadline. A later student
+   * takes over while traffic is served.
+   */
   async waitForStart(): Promise<void> {
     await withDeadline(this.#arrived.promise, STUDENT_START_MS).catch(() => {});
   }
@@ -205,8 +211,8 @@ export class StudentThread implements RelegationState {
   }
 
   /**
-   * Loads the current student of the directory. The new student then takes over from the serving
-   * one.
+   * Loads the current student of the directory, which then takes over from the serving one. Without a manifest, it
+   * withdraws the serving student. While too many threads run, it tries again later.
    */
   async #open(): Promise<void> {
     if (this.#isOpening || this.#isClosed) return;
@@ -411,7 +417,7 @@ export class StudentThread implements RelegationState {
     for (const seeker of this.#seekers) seeker.withdraw(isExpected);
   }
 
-  /** @returns '' without the file */
+  /** Makes a text that changes when the file is replaced or changed. @returns '' without the file */
   async #readStamp(name: string): Promise<string> {
     try {
       const { mtimeMs, size, ino } = await stat(join(this.#options.directory, name));

@@ -13,8 +13,8 @@ const MESSAGE_CHARACTERS = 300;
 const STACK_LINES = 8;
 
 /**
- * A thread whose heap is full cannot run any code. So it logs a warning when this share of the heap
- * is used, unless the heap fills between two checks.
+ * A thread whose heap is full cannot run any code. So it logs, once, when this share of the heap is used, unless the
+ * heap fills between two checks.
  */
 const HEAP_SHARE_TOLD = 0.85;
 const HEAP_LOOK_MS = 500;

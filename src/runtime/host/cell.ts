@@ -25,7 +25,7 @@ export interface Delivery {
   /** Whether it is the actor's own message: a timer or an outcome. */
   internal: boolean;
   reply_to: ReplyTo | null;
-  /** Monotonic; Infinity for a tell. */
+  /** On the monotonic clock; Infinity for a message without a deadline, such as a tell. */
   deadline_ms: number;
 }
 
@@ -71,7 +71,7 @@ export interface Cell {
   /** Number of the last event recorded. */
   seq: number;
   events_since_snapshot: number;
-  /** Events recorded and not yet durable. */
+  /** Number of events that were recorded and whose commit has no outcome yet. */
   undurable: number;
   /** Ticket of the last batch with an event of this actor. */
   gate_ticket: number;
@@ -138,7 +138,7 @@ const COUNTS_MAX = 100;
 /** The label under which everything beyond the maximum is counted. */
 const OTHERS = 'others';
 
-/** Adds to a kind's counters. Their number is bounded. */
+/** Adds to a kind's counter. What exceeds the number of counters or labels is counted under `OTHERS`. */
 export function addCount({ stats: { counts } }: Kind, counter: string, of: string, by: number): void {
   const place = placeOf(counts, counter);
   counts[place] ??= Object.create(null) as Record<string, number>;
@@ -151,7 +151,7 @@ function placeOf(counts: Readonly<Record<string, unknown>>, name: string): strin
   return Object.hasOwn(counts, name) || Object.keys(counts).length < COUNTS_MAX ? name : OTHERS;
 }
 
-/** An actor that has not been loaded from storage yet. */
+/** Makes the data of an actor that has not been loaded from storage yet. */
 export function createCell(kind: Kind, { key }: ActorAddress, nowMs: number): Cell {
   return {
     self: { kind: kind.name, key },
@@ -178,7 +178,10 @@ export function createCell(kind: Kind, { key }: ActorAddress, nowMs: number): Ce
   };
 }
 
-/** Whether the actor can be passivated: no messages, effects or timers are pending. */
+/**
+ * Whether the actor can be passivated: it is ready, and no messages, effects, commits, timers or kept answers are
+ * pending.
+ */
 export function isIdle(cell: Cell): boolean {
   return (
     cell.status === 'ready' &&

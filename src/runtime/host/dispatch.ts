@@ -23,8 +23,8 @@ interface DispatchParts {
 }
 
 /**
- * Dispatches messages to all actors of one host. When a dispatch throws, the only thing that has changed is the count
- * of handled messages.
+ * Dispatches messages to all actors of one host. When a dispatch throws, no effect has been performed and no event
+ * recorded. The message may be counted as handled, and a state that the handler changes in place may have changed.
  */
 export class Dispatch {
   readonly #journal: HostJournal;
@@ -86,8 +86,8 @@ export class Dispatch {
   }
 
   /**
-   * Performs the recorded effects. Events are staged first, so that all other effects of this message wait for them.
-   * Throws (an event that msgpack cannot encode, too many timers) only before anything has changed.
+   * Performs the recorded effects. Events are staged first, so that the outputs of this message wait for them. Timers
+   * do not wait. Throws (an event that msgpack cannot encode, too many timers) only before anything has changed.
    */
   #perform(cell: Cell, recorder: Recorder, token: ReplyToken, replyTo: ReplyTo | null, name: string): void {
     const { effects } = recorder;
@@ -150,7 +150,10 @@ export class Dispatch {
   }
 }
 
-/** The destination of the answer with this token; each token is used once. */
+/**
+ * Takes the destination of the answer with this token; each token is used once.
+ * @returns null if no asker waits for it
+ */
 function claimReply(
   cell: Cell,
   token: ReplyToken,

@@ -43,7 +43,8 @@ export class Draining {
   }
 
   /**
-   * @returns messages handled since the start, once no work is left
+   * Begins to drain the host.
+   * @returns the number of messages that the host has handled since its start, once no work is left
    */
   begin(): Promise<number> {
     this.#begun = true;
@@ -58,7 +59,7 @@ export class Draining {
     if (this.#unconfirmedPeers.delete(peer)) this.check();
   }
 
-  /** To be called whenever some work has ended. */
+  /** Ends the drain if no work is left. To be called whenever some work has ended. */
   check(): void {
     const done = this.#done;
     const { journal, gate, dispatch, passivation, mailboxes, links } = this.#parts;

@@ -13,7 +13,7 @@ import type { Cell } from './cell.ts';
 export interface Batch {
   ticket: number;
   writes: JournalWrite[];
-  /** Events of each actor in it. */
+  /** Number of events of each actor in the batch. */
   events: Map<Cell, number>;
 }
 
@@ -100,15 +100,16 @@ export class HostJournal {
     return this.#leaving.size > 0 && this.#leaving.has(addressText(cell.self));
   }
 
-  /** Records that the actor has left memory. */
+  /** Records that the actor has left memory. The store lets go of the actor once its writes have an outcome. */
   leave({ self, kind, write_ticket: ticket }: Cell): void {
     if (ticket > this.#decidedTicket) this.#leaving.set(addressText(self), { ticket, self });
     else if (kind.behaviour.persistence !== undefined) this.#store!.letGo?.(self.kind, self.key);
   }
 
   /**
-   * Reads the actor's history; null if the actor is not persistent.
-   * @throws if it cannot be read
+   * Reads the actor's history: at once, or later if the store takes time.
+   * @returns null if the actor is not persistent
+   * @throws if the history cannot be read
    */
   read({ kind: { behaviour }, self }: Cell): StoredActor | Promise<StoredActor> | null {
     return behaviour.persistence === undefined ? null : this.#store!.load(self.kind, self.key);

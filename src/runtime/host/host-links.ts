@@ -15,7 +15,7 @@ export class HostLinks {
     this.#links.add(link);
   }
 
-  /** Adds the link to another actor thread, which replaces an earlier one. */
+  /** Adds the link to the host of another thread, which replaces an earlier link to that host. */
   addPeer(index: number, link: Link): void {
     this.#peers.set(index, link);
   }
@@ -55,7 +55,7 @@ export class HostLinks {
     if (links?.size === 0) this.#subscribers.delete(topic);
   }
 
-  /** Undefined without subscribers. */
+  /** The links that subscribe to the topic; undefined if none does. */
   subscribers(topic: string): Iterable<Link> | undefined {
     return this.#subscribers.get(topic);
   }

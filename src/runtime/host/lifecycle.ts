@@ -112,7 +112,7 @@ export class Lifecycle {
     this.#parts.dispatch.takeFirst(cell);
   }
 
-  /** Messages wait in the mailbox while the store reads the actor. */
+  /** Starts the actor when the store has read it, or gives up. Until then, messages wait in the mailbox. */
   #awaitLoad(cell: Cell, reading: Promise<StoredActor>): void {
     const { scheduler, mailboxes } = this.#parts;
     cell.status = 'loading';
@@ -146,7 +146,10 @@ export class Lifecycle {
     }
   }
 
-  /** Handles an actor that could not be started. The actor is stopped, except if the store could not be reached. */
+  /**
+   * Handles an actor that could not be started. The actor is stopped; if the store could not be reached, it only leaves
+   * memory. Its waiting messages are refused.
+   */
   #giveUp(cell: Cell, thrown: unknown): Refusal {
     cell.kind.stats.errors++;
     if (thrown instanceof JournalUnavailableError) {
@@ -160,9 +163,9 @@ export class Lifecycle {
   }
 
   /**
-   * Handles the move of an actor to another process, after which its state here is out of date. It is loaded again if
-   * messages wait for it, and leaves memory otherwise. Its recorded events keep their effects until their commit is
-   * decided.
+   * Handles the move of an actor to another process, after which its state here is out of date. When the actor's last
+   * writes have an outcome, it is loaded again if messages wait for it, and leaves memory otherwise. Its recorded
+   * events keep their effects until their commit is decided.
    */
   lose(cell: Cell): void {
     if (cell.status === 'loading' && cell.load === 'runs') cell.load = 'stale';
@@ -177,7 +180,7 @@ export class Lifecycle {
     else this.#loadIfAsked(cell);
   }
 
-  /** To be called when a commit has an outcome. */
+  /** Loads the waiting actors whose last writes now have an outcome. To be called when a commit has an outcome. */
   loadWaiting(): void {
     for (const cell of this.#waiting) {
       if (this.#parts.journal.isWriting(cell)) continue;
@@ -222,7 +225,7 @@ export class Lifecycle {
     });
   }
 
-  /** Drops what is only in memory: timers, outcomes that are still awaited, and kept answers. */
+  /** Drops timers and awaited outcomes, and answers the askers of kept answers with an error. */
   #endLife(cell: Cell, during: string): void {
     const { gate, mailboxes } = this.#parts;
     cell.life++;
@@ -234,7 +237,10 @@ export class Lifecycle {
     cell.replies.clear();
   }
 
-  /** To be called when a commit with records of the actor has an outcome. */
+  /**
+   * Lets the actor go on if no commit with its records is left: a ready actor may handle messages, and for a stopped
+   * one the time begins after which it may start. To be called when a commit with records of the actor has an outcome.
+   */
   settle(cell: Cell): void {
     if (cell.undurable > 0) return;
     const { kind, self } = cell;

@@ -41,7 +41,10 @@ export class Mailboxes {
     this.#closed = true;
   }
 
-  /** Adds the message to the mailbox, or applies the kind's overflow rule. */
+  /**
+   * Adds the message to the mailbox. If the mailbox is full, applies the kind's overflow rule. Refuses an ask if the
+   * actor keeps too many answers for later.
+   */
   accept(cell: Cell, delivery: Delivery): void {
     const { policy, stats } = cell.kind;
     if (delivery.reply_to !== null && cell.replies.size >= policy.max_held_replies) {
@@ -108,7 +111,10 @@ export class Mailboxes {
     return cell;
   }
 
-  /** Outcomes and timers come first, because they free resources that new messages need. */
+  /**
+   * Removes and returns the next message that the actor may handle; undefined if there is none. Outcomes and timers
+   * come first, because they free resources that new messages need.
+   */
   next(cell: Cell): Delivery | undefined {
     const internal = cell.internal.shift();
     if (internal !== undefined) {

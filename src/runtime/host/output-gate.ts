@@ -189,7 +189,10 @@ export class OutputGate {
     };
   }
 
-  /** Drops an output that must not be released: askers get an error, other messages become dead letters. */
+  /**
+   * Drops an output that must not be released: an asker gets an error, a counter stays as it is, and any other output
+   * becomes a dead letter.
+   */
   #withdraw(cell: Cell, output: Output, code: 'storage_unavailable' | 'actor_moved'): void {
     const { lost } = this.#parts;
     switch (output.type) {

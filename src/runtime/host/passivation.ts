@@ -55,7 +55,10 @@ export class Passivation {
     this.#cancelSweep?.();
   }
 
-  /** Passivates the least recently used one of some idle actors. Each call checks the next few actors. */
+  /**
+   * Passivates the least recently used one of some idle actors. Each call checks the next few actors.
+   * @returns false if no idle actor was found among them
+   */
   makeRoom(kind: Kind): boolean {
     let best: Cell | null = null;
     let wrapped = false;
@@ -80,9 +83,9 @@ export class Passivation {
   }
 
   /**
-   * Passivates all actors that have no work except timers. Their timers are dropped, because the host ends. Takes no
-   * snapshots, because the process would have to wait for the snapshots of up to 100,000 actors. All events are stored,
-   * and the next start reads at most `every_events` events of each actor.
+   * Drops the timers of all actors, because the host ends, and passivates the actors that then have no work. Takes no
+   * snapshots, because the process would have to wait for the snapshots of up to 100,000 actors. The next start of an
+   * actor reads the events since its last snapshot instead.
    */
   passivateAll(): void {
     for (const kind of this.#parts.kinds.values()) {

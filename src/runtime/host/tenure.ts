@@ -11,8 +11,8 @@ import type { Kind } from './cell.ts';
 import type { HostJournal } from './host-journal.ts';
 
 /**
- * Interval of the checks for empty slots. A slot is released at the second check that finds it empty, so that the next
- * owner reads only after all writes are visible.
+ * Interval of the checks for empty slots. A slot is released at the earliest at the second check that finds it empty,
+ * so that the next owner reads only after all writes are visible.
  */
 export const RELEASE_EVERY_MS = 500;
 
@@ -33,7 +33,7 @@ export class Tenure {
   readonly #living = new Map<number, number>();
   /** First host of the group, from which owners are counted. */
   #first = 0;
-  /** Slots that have been empty since the last check. */
+  /** Empty slots whose records may not be visible yet. */
   #empty = new Set<number>();
   /** Empty slots whose records are all visible. */
   #readable = new Set<number>();
