@@ -82,8 +82,11 @@ export interface HostOptions {
   };
   /** The databases with the journals of persistent kinds; null: the process has no such kinds (the gateway alone). */
   databases: DatabasePaths | null;
-  /** The embedder for texts of this thread, if there is an API. */
+  /**
+   * Memory of the table of rate limits, which the server threads share; absent: a table that no other thread shares.
+   */
   rate_table?: SharedArrayBuffer;
+  /** Memory of `RateShares`; null or absent: this box shares no rate limits with other boxes. */
   rate_shares?: SharedArrayBuffer | null;
   /** The embedder for texts of this thread, if there is an API. */
   embedding?: EmbeddingChoice;
@@ -151,7 +154,10 @@ async function hostThread(task: ThreadTask<HostOptions>): Promise<void> {
   });
 }
 
-/** Only the process log reports capture failures while the service runs, because they must not affect traffic. */
+/**
+ * Makes the function that logs each end and return of the capture process. While the service runs, only the log reports
+ * such failures, because they must not affect traffic.
+ */
 function tellCaptureProcess(db: string, logger: Log): (told: CaptureProcessTold) => void {
   return ({ event, ...told }) => {
     if (event === 'back') logger.info({ db, pid: told.pid }, 'the capture process is back');
@@ -174,8 +180,8 @@ function openJournal(paths: DatabasePaths): JournalStore {
 }
 
 /**
- * Opens this thread's embedder: a client of the model in the stateless pool, or of the remote
- * service.
+ * Opens this thread's embedder: a client of the model in the stateless pool, or of the remote service.
+ * @throws Error (rejects) if the process has no embedder
  */
 async function openThreadEmbedder(
   choice: EmbeddingChoice | undefined,

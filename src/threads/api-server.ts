@@ -67,7 +67,10 @@ import { STOPPING } from './stop-notice.ts';
  * answered yet.
  */
 const SHARED_SEARCH_RUNS = 4;
-/** Interval of the search for traces whose processing into patterns was interrupted. */
+/**
+ * Interval at which the process looks for interrupted work: traces whose processing into patterns was interrupted, and
+ * unfinished deletions. Before that, a box that shares a database finds out whether it is on duty.
+ */
 const RESUME_TRACES_MS = 30_000;
 
 /** The services that an API gets from its thread. */
@@ -136,6 +139,7 @@ export class ApiServer {
   #isDraining = false;
 
   /**
+   * Opens the stores and services, and starts the listener.
    * @throws Error if a database or the embedder cannot be opened, or the address cannot be bound; then nothing
    *   listens
    */
@@ -199,9 +203,10 @@ export class ApiServer {
   }
 
   /**
-   * Does unfinished work in the background: embeds texts that have no vector of the current model,
-   * and resumes traces that a stop or a crash interrupted. One server thread does this for the
-   * process.
+   * Starts the work in the background: embeds texts that have no vector of the current model, loads the patterns,
+   * resumes interrupted traces and deletions, deletes expired data, watches for alerts, and lists old rows. One server
+   * thread does this for the process. Of boxes that share a database, only the one on duty resumes and deletes, and
+   * only boxes with GW_ORG watch for alerts.
    */
   tend(): void {
     this.#parts.findings.embedding.tendAll();
@@ -227,7 +232,7 @@ export class ApiServer {
       .catch(() => {});
   }
 
-  /** Stops accepting requests, and waits for the requests in progress. */
+  /** Stops accepting requests, ends event streams and alerts, and waits for the requests in progress. */
   async drain(): Promise<void> {
     clearInterval(this.#tending);
     this.#isDraining = true;
@@ -346,9 +351,10 @@ function openFindings(
 }
 
 /**
- * Only the pattern index calls a remote service, so that all threads together keep its rate limit and share cached
- * vectors.
- * @returns null if the actor `pattern-index` must search, for example because the addon is missing
+ * Opens the search for patterns on this thread.
+ * @returns null if patterns are off, or if the actor `pattern-index` must search: because the addon is missing, or
+ * because the embedder is a remote service. Only the actor calls a remote service, so that all threads together keep
+ * the service's rate limit and share cached vectors.
  */
 function openSearch({ config, asker, compute, shared }: ApiServices, { id }: Embedder): PatternSearch | null {
   if (config.engines.vector_store === null || config.embedding.remote !== null) return null;
@@ -461,7 +467,10 @@ function canRead({ accounts, run_records }: TableStores): boolean {
   return true;
 }
 
-/** The link in the terminal signs in with a secret of this service. With an identity provider there is no link. */
+/**
+ * Opens the operators. The link in the terminal signs in with a secret of this service. Without such a secret, and with
+ * an identity provider, there is no link.
+ */
 function openOperators({ auth, operators }: Config, { memberships }: Checks): Operators {
   const isOwnSecret = auth.jwks_url === null && auth.jwt_secret !== null;
   return new Operators({ config: operators, owner: isOwnSecret ? identifyOwner(auth) : null, memberships });

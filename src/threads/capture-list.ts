@@ -40,7 +40,7 @@ import type { CaptureReaderStart } from './capture-reader-protocol.ts';
 const CAPTURE_CATCH_UP_MS = 60;
 /** How the list of runs is read and saved. */
 const CAPTURE_LIST = {
-  /** Maximum number of exchanges that are added before a question is answered. */
+  /** Maximum number of exchanges that are added in one step. The time is checked between two steps. */
   exchanges_added: 4_096,
   /** While many exchanges are still to be read, this many of the newest are listed first. */
   newest_exchanges: 8_192,
@@ -139,7 +139,7 @@ export class CaptureList {
     this.#begin(null);
   }
 
-  /** The last existing exchange. */
+  /** Id of the last captured exchange. */
   get last_id(): number {
     return this.#lastId;
   }
@@ -156,7 +156,10 @@ export class CaptureList {
     return this.#current.runs.without_run;
   }
 
-  /** Number of exchanges read so far; null: all. */
+  /**
+   * Id of the last exchange in the full list, and id of the last captured one; null while answers come from the full
+   * list.
+   */
   get being_read(): { exchanges: number; of: number } | null {
     return this.#newest === null ? null : { exchanges: this.#runs.last_id, of: this.#lastId };
   }
@@ -181,7 +184,10 @@ export class CaptureList {
     return isSame;
   }
 
-  /** Reads new exchanges and reported runs within the time limit. */
+  /**
+   * Reads new exchanges and reported runs within the time limit. If that is too short for all exchanges, also reads the
+   * newest ones, from which questions are then answered.
+   */
   catchUp(): void {
     const reportedUntil = performance.now() + CAPTURE_LIST.reported_ms;
     this.#isReportedMore = this.#words.followReported(() => performance.now() < reportedUntil);
@@ -308,7 +314,7 @@ export class CaptureList {
     return this.#isReportedMore;
   }
 
-  /** Saves what is new. */
+  /** Saves what is new, and closes the index. */
   close(): void {
     this.#save();
     void this.#index?.close();
@@ -357,7 +363,8 @@ export class CaptureList {
   }
 
   /**
-   * @returns null if the index cannot be opened; until the end of this process, everything works without it
+   * Opens the index, or makes a new one.
+   * @returns null if that fails; the list then works without an index until the captures are replaced or removed
    */
   #openIndex(): RunIndex | null {
     const { db, data_key, version } = this.#options;
@@ -382,7 +389,10 @@ export class CaptureList {
     }
   }
 
-  /** Removes the index, because it is damaged or belongs to other captures. Everything is then read again. */
+  /**
+   * Removes the index, because it is damaged, belongs to other captures, or contains erased exchanges. Everything is
+   * then read again.
+   */
   #dropIndex(): void {
     void this.#index?.close();
     removeRunIndex(this.#options.db);
@@ -433,7 +443,7 @@ export class CaptureList {
       this.#unsaved++;
       if (++added === CAPTURE_LIST.exchanges_added) return;
     }
-    // The last exchanges are damaged, so reading continues after them.
+    // All readable exchanges were added. If the last ones are damaged, reading continues after them.
     this.#runs.last_id = this.#lastId;
   }
 
