@@ -85,7 +85,7 @@ export class CaptureReaderProcess implements CaptureAsker {
   }
 
   /**
-   * Asks the process, which is started if there is none.
+   * Asks the process, and starts it if it does not run.
    * @throws CatalogueError (rejects) `unavailable`: the service is stopping, too many questions wait, or the process
    * ended before it answered; `deadline_exceeded`: the process did not answer in time
    */

@@ -9,7 +9,7 @@ import type { SealEvents, SealJob } from '../storage/capture/seal-work.ts';
 import type { SealEvent, SealFailure, SealTask } from './sealing-protocol.ts';
 
 /**
- * Seals a file on a thread of its own: a {@link import('../storage/capture/seal-work.ts').Seal}.
+ * Seals a file on a separate thread: a {@link import('../storage/capture/seal-work.ts').Seal}.
  * @throws the thread's error, rebuilt here; the signal's reason after an abort
  */
 export async function sealOnThread(job: SealJob, events: SealEvents, signal: AbortSignal): Promise<void> {

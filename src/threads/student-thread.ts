@@ -186,8 +186,8 @@ export class StudentThread implements RelegationState {
   }
 
   /**
-   * Waits until the first student serves, until it is known that there is none, or until a deadline. A later student
-   * takes over while traffic is served.
+   * Waits until the first student serves, until it is known that the directory has no student, or until a deadline. A
+   * later student takes over while traffic is served.
    */
   async waitForStart(): Promise<void> {
     await withDeadline(this.#arrived.promise, STUDENT_START_MS).catch(() => {});

@@ -3,8 +3,8 @@
 /** A failed answer. The client sees its code, not its message. */
 export class UpstreamError extends Error {
   /**
-   * The system's code, also used for failures that the gateway finds itself (`ETIMEDOUT`, `ECONNRESET`); '' if there is
-   * none. `BAD_ANSWER`: the answer is not HTTP/1.1, or was not requested. `BAD_REQUEST`: the gateway refuses to send
+   * The system's code, also used for failures that the gateway finds itself (`ETIMEDOUT`, `ECONNRESET`); '' without a
+   * code. `BAD_ANSWER`: the answer is not HTTP/1.1, or was not requested. `BAD_REQUEST`: the gateway refuses to send
    * such a request. `BAD_UPLOAD`: the body has another length than announced. `CLOSED`: the gateway closed the
    * connection.
    */

@@ -37,7 +37,7 @@ type Place =
   | 'end';
 
 export class ChunkedDecoder {
-  /** The trailers of the body; null if there are none, or they have not arrived. */
+  /** The trailers of the body; null if the body has no trailers, or they have not arrived. */
   trailers: Fields | null = null;
 
   readonly #section = new SectionReader();

@@ -112,8 +112,8 @@ export class Mailboxes {
   }
 
   /**
-   * Removes and returns the next message that the actor may handle; undefined if there is none. Outcomes and timers
-   * come first, because they free resources that new messages need.
+   * Removes and returns the next message that the actor may handle; undefined without such a message. Outcomes and
+   * timers come first, because they free resources that new messages need.
    */
   next(cell: Cell): Delivery | undefined {
     const internal = cell.internal.shift();
