@@ -117,7 +117,7 @@ async function moveIn(place: MovePlace, tell: Teller): Promise<Moved> {
   const files = [paths.main, paths.runs].filter((path) => existsSync(path));
   if (files.length === 0) throw new MoveError(`there is no database ${paths.main}; DATA_DIR sets its folder`);
   for (const path of files) {
-    if (existsSync(`${path}.moved`)) throw new MoveError(`${path}.moved ALL already exists: move it away`);
+    if (existsSync(`${path}.moved`)) throw new MoveError(`${path}.moved already exists: move it away`);
     refuseHalfRestored(path);
     checkDatabase(path);
   }

@@ -97,8 +97,12 @@ async function readBody(path: string): Promise<string> {
   const bytes = new Uint8Array(await (await send(`GET ${path}`)).arrayBuffer());
   if (bytes.length === 0) return 'empty';
   try {
-    const text = new TextDecoder('utf-8', { fatal: true }).decode(bytes.subarray(0, SHOWN_BYTES));
-    return bytes.length > SHOWN_BYTES ? `${text}\n… the rest is in the download` : layOut(text);
+    const isCut = bytes.length > SHOWN_BYTES;
+    // A cut may split a character. With `stream`, the decoder leaves out its first part.
+    const text = new TextDecoder('utf-8', { fatal: true }).decode(bytes.subarray(0, SHOWN_BYTES), {
+      stream: isCut,
+    });
+    return isCut ? `${text}\n… the rest is in the download` : layOut(text);
   } catch {
     return `${formatBytes(bytes.length)} that are not text (compressed, or another format): download them`;
   }
