@@ -129,7 +129,7 @@ export const VERIFICATION_SKIP: Monitor = {
   texts: {
     unchecked: {
       what: 'You call it done, but nothing has checked your last {changes}',
-      lead: 'no check up to {steps}; then ',
+      lead: 'no check of these changes up to {steps}; then ',
       instead:
         'Before you hand in: run the test, build or program that would fail if the change were wrong, or read the changed thing back. Report what the check showed.',
       stop: 'Do not hand in yet. Run one check of your changes now, or state clearly in your answer that they are unchecked.',
