@@ -53,8 +53,8 @@ const STREAM_FRAMES = 64;
 const STALL_MEGABYTES = 200;
 const SETTLE_LIMIT_MS = 20_000;
 /**
- * A target is idle if it uses no more processor time than this in this period. Processor time is counted in steps of 10
- * ms.
+ * A target is idle if it uses at most REST_CPU_US of processor time in REST_MS. Processor time is counted in steps of
+ * 10 ms.
  */
 const REST_CPU_US = 20_000;
 const REST_MS = 300;

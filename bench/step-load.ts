@@ -25,8 +25,8 @@ export interface StepJob {
    */
   runs: 'own' | number;
   /**
-   * Each request uses the connection that has been free for longest, and there are twice as many connections as agents.
-   * Agents send like this if their client has a pool or a proxy. Only with `runs: 'own'`.
+   * Opens `2 * connections` sockets for `connections` agents. Each request uses the socket that has been free longest,
+   * as with a client that has a pool or a proxy. Only with `runs: 'own'`.
    */
   is_pooled?: boolean;
   /**

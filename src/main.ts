@@ -199,7 +199,7 @@ function keepRunsCheckpointed({ data_dir, data_key }: Config, log: Log) {
   );
 }
 
-/** The variables that a box needs to share its main database. @throws ConfigError */
+/** Checks that the variables are set which a box needs to share its main database. @throws ConfigError */
 function checkShared({ shared_database, auth }: Config): void {
   if (shared_database === null) return;
   if (auth.jwt_secret === null && auth.jwks_url === null)

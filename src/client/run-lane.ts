@@ -166,7 +166,7 @@ export class RunLane {
     return true;
   }
 
-  /** Returns all remaining events, in order. They stay in the lane, which must not send anything afterwards. */
+  /** Returns all remaining events, in order. They also stay in the lane, but the lane must not send any of them. */
   takeRest(): LaneEvent[] {
     const events: LaneEvent[] = [];
     if (this.#state === 'lost') return events;

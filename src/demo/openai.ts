@@ -65,7 +65,7 @@ export function readResponses(body: JsonObject): Omit<ScriptRequest, 'shape' | '
   };
 }
 
-/** An error in the form of this API. */
+/** A scripted error as OpenAI's APIs send it. */
 export function openaiError(error: ScriptedError, requestBody: Buffer): ProviderReply {
   const codes: Record<number, [type: string, code: string | null]> = {
     400: ['invalid_request_error', null],

@@ -34,7 +34,7 @@ export function writePartialSuccess(
 
 /**
  * Reads `partial_success.rejected_spans` of an answer in protobuf; 0 when absent.
- * @throws what the reader throws
+ * @throws Error if the bytes are not valid protobuf
  */
 export function readRejectedSpans(answer: Uint8Array): number {
   let rejected = 0;

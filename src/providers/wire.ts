@@ -69,7 +69,7 @@ interface WireUsage {
  * How a wire's requests are cached. A field is a path of names with dots; the first one that a request has is read.
  */
 export interface PromptLayout {
-  /** `marked`: up to the cache points of the request. `automatic`: the whole prompt, without a request for it. */
+  /** `marked`: the provider caches up to the request's cache points. `automatic`: it caches the whole prompt unasked. */
   caching: 'marked' | 'automatic';
   tools: readonly string[];
   system: readonly string[];

@@ -268,7 +268,7 @@ class Capture {
   }
 
   /**
-   * Sends sealed files to the bucket, and removes blocks from the disk once they are in the bucket.
+   * Starts to send sealed files to the bucket at intervals. Blocks that are in the bucket are removed from the disk.
    */
   #sendToBucket(log: CaptureLog): void {
     if (this.#bucketTimer !== null || log.stats().bucket === null) return;

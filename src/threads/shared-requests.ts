@@ -82,7 +82,7 @@ export class SharedRequests implements SharedAccess {
     const hasCredential =
       headers.has('authorization') || headers.has('cookie') || /(?:^|&)ticket=/.test(query);
     const { refusal } = this;
-    // Routes that need no credential show no shared rows.
+    // Without a credential, a request reaches only routes that show no shared rows.
     if (!hasCredential) return null;
     if (refusal !== null) throw new CatalogueError('unavailable', refusal);
     const seen = headers.get(POSITION);

@@ -99,7 +99,7 @@ const measure = (flags: readonly string[]): Promise<OfflineResult[]> =>
   measureOffline({ ...readOfflineFlags(['--held-back', '--offline', ...flags]), checkout: root }, () => {});
 
 describe('a student that a round makes from recorded runs', () => {
-  it('serves nothing after three golden runs, with the same figures each time', {
+  it('serves nothing after three golden runs, and a second measurement gives the same figures', {
     tags: 'long',
   }, async () => {
     const flags = ['--agents', 'code fixer', '--golden', '3', '--runs', '2', '--restricted', '1'];

@@ -269,7 +269,7 @@ describe('the connections to an upstream', () => {
       handler.onError = () => told++;
       handler.onEnd = () => told++;
       connection.abort(handler);
-      // Actions of a request after its end do not affect the next request.
+      // Calls with the handler of an aborted request have no effect.
       connection.pause(handler);
       connection.resume(handler);
     });

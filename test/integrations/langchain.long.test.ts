@@ -140,7 +140,7 @@ describe('an agent of createAgent', () => {
     expect(steps[0]!.tokens).toBe(120);
   });
 
-  it('keeps its steps when it is read after its run', async () => {
+  it('sends all steps of a stream that is read after the end of its run', async () => {
     const steps = await expectLateSteps(
       api,
       searches('a', 'b'),

@@ -147,7 +147,7 @@ def _put_on(request: Any) -> Optional[Tuple[str, int]]:
         request.headers.update({RUN: name.encode("utf-8"), SEQ: str(number).encode("ascii")})
         return name, number
     except Exception:
-        # This version has another request class, so the request is sent unchanged.
+        # Probably this version of httpx has another request class. The request is sent unchanged.
         log.debug("a request of httpx could not be labelled", exc_info=True)
         return None
 

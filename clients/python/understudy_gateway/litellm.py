@@ -7,8 +7,8 @@
     with u.run(task="..."):
         litellm.completion(model, with_intervention(messages), tools=tools)
 
-LiteLLM reports an answer on another thread, after the agent has it. The end of a run waits five seconds for such
-answers.
+LiteLLM reports an answer on another thread, after the agent has it. So the end of a run waits up to five seconds for
+answers that were not reported yet.
 """
 
 from __future__ import annotations

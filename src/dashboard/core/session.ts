@@ -117,7 +117,7 @@ export interface OfferedSession {
   current: string;
   /** E-mail address of the link's user, from the server. */
   offered: string;
-  /** Call it with the reader's decision. */
+  /** true: signs in as the link's user; false: stays signed in. */
   decide: (takesIt: boolean) => void;
 }
 

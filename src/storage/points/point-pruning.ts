@@ -108,7 +108,7 @@ export class PointPruning {
   }
 
   /**
-   * Removes attachments that no point has any more.
+   * Removes attachments that the objects in `removals/` name and that no kept point has.
    * @param oldest the oldest point that is kept
    * @returns the attachments that were removed
    */

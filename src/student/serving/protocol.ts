@@ -1,6 +1,7 @@
 /**
- * The messages between a server thread and the student's thread, over a message port. Plain data; a body travels as
- * bytes in transferred memory. Types only; server threads and the student's thread.
+ * The messages between a server thread and the student's thread, over a message port, and the reasons and reports in
+ * them. A message is plain data; its body travels as bytes in transferred memory. Types and constants; server threads and
+ * the student's thread.
  *
  * Messages on one port arrive in the order in which they were sent. The server thread decides who serves a
  * step: after it has sent the step to the upstream and `abandon` to the student, it ignores a late answer.

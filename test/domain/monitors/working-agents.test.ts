@@ -196,7 +196,7 @@ describe('a monitor fires on', () => {
     expect(firesAt(judgeRun(steps, TASK), 'infinite_loop')).toEqual([0]);
   });
 
-  it('a tool that fails although its name was in the call', () => {
+  it('a tool that keeps failing, although the call contained the word `error`', () => {
     const steps = repeat(5, (i) => call('bash', `node error-${i}.js`, 'Error: cannot read it'));
     expect(firesAt(judgeRun(steps, TASK), 'semantic_loop')).toEqual([3, 4]);
   });
