@@ -127,7 +127,7 @@ it('digests, memories and scores are the recorded ones', () => {
     memories: memories.digest('hex'),
   }).toEqual({
     digests: '795803fd6b7c6b39b17e0b4b87b1e430bb1bf2cff4e94ff9dd3fdd16ef1fc66e',
-    outcomes: 'df95edf8e63373dcb2f9a6939a1438d02522a942fe70d325a5d7c59ede8ed877',
+    outcomes: '2ef9c54f322fae60c68c32d14af4a9a83208e22d16f651d01b08b5c6f254c0ff',
     memories: '22bf865c433da220921a6c30a5c37836e912e32e5b598f7b1c9673f79820fb0e',
   });
 });
