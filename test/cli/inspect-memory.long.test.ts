@@ -34,5 +34,5 @@ it('inspect reads a file without an index in a heap whose size does not depend o
   });
   const { code, stderr, stdout } = await inspect.ended;
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
-  expect(stdout).toContain('80,000 exchanges not indexed yet, and in no run');
+  expect(stdout).toContain('80,000 exchanges not indexed yet, and therefore in no run');
 });
