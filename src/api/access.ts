@@ -1,7 +1,6 @@
 /**
- * Checks whether a user may do something in an organization. Only this file turns the permission
- * table into 403 and 404. A caller who is not a member of an organization gets the same answer as
- * for an unknown organization. Server threads.
+ * Checks whether a user may do something in an organization: 403 without the permission, 404 without a membership. A
+ * caller who is not a member of an organization gets the same answer as for an unknown organization. Server threads.
  */
 import type { AuditActor, Organization, User } from '../domain/account.ts';
 import { isAllowed, type Permission } from '../domain/permissions.ts';
@@ -28,6 +27,7 @@ export function requireRole(
 
 /**
  * Reads a user again, because a user who is deleted during a request must not create anything.
+ * @returns the user as stored now
  * @throws CatalogueError `unauthenticated` if the user no longer exists
  */
 export function requireUser(accounts: AccountReads, user: User): User {
@@ -36,7 +36,7 @@ export function requireUser(accounts: AccountReads, user: User): User {
   return present;
 }
 
-/** Like {@link requireRole}, but returns the organization, too. */
+/** Like {@link requireRole}, but returns the organization, too. Also throws `not_found` if the organization is missing. */
 export function requireOrganization(
   accounts: AccountReads,
   user: User,

@@ -104,7 +104,11 @@ export function accountHandlers(services: AccountServices): UserHandlersOf<typeo
   };
 }
 
-/** Deletes the account, and all organizations of which the user is the only member. */
+/**
+ * Deletes the account and all organizations of which the user is the only member, and ends the user's other
+ * memberships. Rejects with a CatalogueError `conflict` for a user who is the only owner of an organization with other
+ * members, and for an organization that cannot be deleted ({@link deleteOrganization}).
+ */
 async function deleteAccount(
   { accounts, revocations, content }: AccountServices,
   { user, identity, request, now_ms }: Parameters<UserHandlersOf<typeof ACCOUNT>['deleteMe']>[0],
@@ -133,7 +137,8 @@ async function deleteAccount(
 }
 
 /**
- * @throws CatalogueError `conflict` for the only owner of an organization with other members
+ * Refuses the deletion of a user whom other members need as an owner.
+ * @throws CatalogueError `conflict` if the user is the only owner of an organization with other members
  */
 function checkHandedOver(accounts: AccountReads, own: readonly Membership[], user_id: string): void {
   const kept = own.filter(

@@ -55,7 +55,7 @@ const DEFAULTS: Omit<AlertRule, 'name' | 'measure' | 'threshold' | 'destinations
   interval_s: 3_600,
 };
 
-/** Fields that a body must contain. */
+/** Fields that have no default: the body of a new alert must contain them. */
 const NAMELESS = { name: undefined, measure: undefined, threshold: undefined };
 
 export function alertHandlers({
@@ -166,7 +166,10 @@ function showAlert(accounts: AccountReads, alert: AlertRow): object {
   };
 }
 
-/** Tries each destination once, and records the outcome in the history. */
+/**
+ * Tries each destination once. Records the outcome in the alert's history, unless the alert was deleted in the
+ * meantime.
+ */
 async function sendTest(
   { accounts, sender }: Pick<AlertServices, 'accounts' | 'sender'>,
   alert: AlertRow,
@@ -190,9 +193,9 @@ async function sendTest(
 }
 
 /**
- * A rule, updated with the fields of a body.
+ * Makes a rule from `base` and the fields of a body. The destinations are those of `base`.
  * @param base may have other fields, which are left out
- * @throws SchemaViolation
+ * @throws SchemaViolation as {@link checkRule} does
  */
 function joinRule(base: { [Name in keyof AlertRule]: AlertRule[Name] | undefined }, given: Given): AlertRule {
   const of = <Name extends keyof Omit<AlertRule, 'destinations'>>(name: Name): AlertRule[Name] =>
@@ -215,7 +218,7 @@ function joinRule(base: { [Name in keyof AlertRule]: AlertRule[Name] | undefined
   return rule;
 }
 
-/** @throws SchemaViolation */
+/** Checks what the schema cannot. @throws SchemaViolation for a faulty query, and for an unknown time zone */
 function checkRule({ query, of_query, quiet }: AlertRule): void {
   for (const [field, words] of Object.entries({ query, of_query })) {
     try {
@@ -229,7 +232,11 @@ function checkRule({ query, of_query, quiet }: AlertRule): void {
     throw valueViolation(['body', 'quiet', 'time_zone'], 'there is no such time zone', quiet.time_zone);
 }
 
-/** @throws SchemaViolation, without secrets */
+/**
+ * Makes destinations from those of a body. Fields that a destination of the body omits are taken from the known
+ * destination with the same id.
+ * @throws SchemaViolation for a faulty or unknown destination; the violation quotes neither addresses nor secrets
+ */
 function readDestinations(
   given: readonly GivenDestination[],
   known: readonly AlertDestination[],

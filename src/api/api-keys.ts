@@ -121,7 +121,9 @@ function endAfter(tx: AccountWork, key: KeyRecord, overlapSeconds: number, nowMs
 }
 
 /**
- * @throws CatalogueError `not_found`, the same for an unknown key and for a key of another organization
+ * Finds a key of an organization to which the user belongs.
+ * @throws CatalogueError `not_found`, the same for an unknown key and for a key of an organization to which the user
+ *   does not belong; `forbidden` if the user's role lacks the permission
  */
 function requireKey(accounts: AccountReads, user: User, key_id: string, permission: Permission): KeyRecord {
   const key = accounts.keys.find(key_id);

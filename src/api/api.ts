@@ -17,9 +17,9 @@ export interface ApiLog {
 interface ApiOptions {
   /** Origins whose pages may call the API. */
   cors_origins: readonly string[];
-  /** Absent: any host name. */
+  /** Host names under which requests without a credential are answered; absent: any. */
   hosts?: AllowedHosts;
-  /** Absent: this box shares no database. */
+  /** The checks and headers of a box that shares its database; absent: this box shares no database. */
   shared?: SharedAccess;
   log: ApiLog;
   /** Counts answers. */
@@ -27,9 +27,9 @@ interface ApiOptions {
 }
 
 /**
- * Makes the function that answers requests. It logs internal failures, at most LINES_PER_SECOND, with the path of the
- * request; at LOG_LEVEL=debug it also logs every answer, with its route. Log lines contain no body, no query, and no
- * header except `x-request-id`.
+ * Makes the function that answers requests. This function logs the failures that dispatch.ts reports, at most
+ * LINES_PER_SECOND, with the path of the request. At LOG_LEVEL=debug it also logs every answer, with its route. Log
+ * lines contain no body, no query, and no header except `x-request-id`.
  */
 export function createApi(
   services: ApiServices,
@@ -55,8 +55,8 @@ export function createApi(
 }
 
 /**
- * Maximum number of failures logged per second. The number is bounded, because log lines are
- * written synchronously, and every request may fail while a database or actor is down.
+ * Maximum number of failures that a thread logs per second. The number is bounded, because log lines
+ * are written synchronously, and every request may fail while a database or actor is down.
  */
 const LINES_PER_SECOND = 20;
 

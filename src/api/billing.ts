@@ -30,7 +30,7 @@ import { auditActor, chooseOrganization } from './access.ts';
 interface BillingServices {
   stores: Stores;
   plan_caps: PlanCaps;
-  /** null without STRIPE_SECRET_KEY. */
+  /** null: STRIPE_SECRET_KEY is not set. */
   processor: PaymentProcessor | null;
   webhooks: WebhookVerifier;
   /** Locks by event id: concurrent copies of an event, on any thread, are handled one at a time. */
@@ -148,7 +148,7 @@ async function handle(
   const object = await objectOf(event, processor);
   if (object === null) return answer(false);
   const { id, type } = event;
-  // A fetched subscription is as recent as the response; a payment has the time of its event.
+  // A fetched subscription is at least as recent as the start of the fetch. Other objects have the time of their event.
   const isState = event.object.kind === 'thin' && type.startsWith('customer.subscription.');
   const as_of_s = isState ? Math.max(event.created_s, fetchedAtS) : event.created_s;
   const read = readBillingEvent({ id, type, object, as_of_s }, Object.keys(plan_caps));
@@ -175,8 +175,8 @@ async function handle(
 }
 
 /**
- * Cancels the subscription of a checkout that completed after its organization was deleted.
- * Otherwise the subscription could be neither used nor cancelled.
+ * Cancels a subscription that began after its organization was deleted. Otherwise the subscription
+ * could be neither used nor cancelled. Does nothing for other events, and without a payment processor.
  */
 async function cancelForNobody(
   accounts: AccountReads,
@@ -206,7 +206,7 @@ async function objectOf(
   return object.id === '' ? null : processor.fetchObject(kind, object.id);
 }
 
-/** The organization's subscription, and the intervention cap of its plan. */
+/** Describes the organization's subscription, with the intervention cap of its plan. */
 export function showSubscription(
   accounts: AccountReads,
   org_id: string,

@@ -30,8 +30,8 @@ export class BoxDuty {
   }
 
   /**
-   * Takes the duty if no other box has it, or keeps it. Rejects with a store error; then
-   * this box is not on duty.
+   * Takes the duty if no other box has it, or keeps it. Resolves to whether this box is on duty now.
+   * Rejects with a store error; then this box is not on duty.
    */
   async renew(): Promise<boolean> {
     try {

@@ -12,7 +12,7 @@ import { CatalogueError } from '../errors.ts';
  * (`own`), so that other organizations can export, too.
  */
 const BYTE_STREAMS = { all: 8, own: 3 } as const;
-/** A reader that accepts no bytes for this time counts as disconnected. */
+/** If the socket has not accepted a piece after this time, the connection is closed. */
 const STALLED_MS = 60_000;
 
 /** Number of open streams by organization; '' is the operator. */
@@ -25,7 +25,8 @@ function count(owner: string, by: 1 | -1): void {
 }
 
 /**
- * Begins work that will become a byte stream. It counts as an open stream from now on.
+ * Begins work that will become a byte stream. While `begin` runs, it counts as an open stream; later, {@link
+ * streamBytes} counts the stream while it is open.
  * @param owner the organization that asks; '': the operator
  * @throws CatalogueError `unavailable` if too many streams are open; errors of `begin`
  */
@@ -47,7 +48,10 @@ export async function beginByteStream<Begun>(owner: string, begin: () => Promise
   }
 }
 
-/** @param pieces an empty piece sends nothing, but stops the iteration if the reader has disconnected */
+/**
+ * Makes a stream that sends pieces of bytes. It counts as one of the owner's streams while it is open.
+ * @param pieces an empty piece sends nothing, but stops the iteration if the reader has disconnected
+ */
 export function streamBytes(owner: string, pieces: AsyncGenerator<Uint8Array>): EventStream {
   return {
     open: (sink) => {

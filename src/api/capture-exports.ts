@@ -19,7 +19,7 @@ import { readRunPlace } from './run-query.ts';
  * reads the whole list.
  */
 const PAGE_RUNS = 1_000;
-/** Waiting for a complete list: the pause between two requests, and the maximum in all. */
+/** Waiting for a complete list: the pause between two requests, and the maximum sum of these pauses. */
 const WAIT_MS = { pause: 200, most: 60_000 } as const;
 /** Exports of captures count as the operator's streams. */
 const owner = '';
@@ -33,7 +33,10 @@ export function captureExportHandlers(
   const columns = onceColumns();
   const ask = async (question: CaptureQuestion): Promise<Record<string, unknown>> =>
     readAnswer(await reader.ask(question));
-  /** A file must contain the whole list, so the export waits until older captures are read. */
+  /**
+   * Asks until the answer is complete, because a file must contain the whole list. Rejects with `unavailable` if older
+   * captures are not read in time.
+   */
   const askWhole = async (
     question: CaptureQuestion,
     isWhole: (answer: Record<string, unknown>) => boolean,
@@ -82,7 +85,7 @@ export function captureExportHandlers(
 
 type ColumnSource = 'listCapturedRuns' | 'readCapturedRun' | 'readTrafficFigures';
 
-/** Columns of a list, computed at the first export. */
+/** Makes a function that returns the columns of a list, and computes them only at the list's first export. */
 function onceColumns() {
   const known = new Map<ColumnSource, ExportColumn[]>();
   return (list: ColumnSource, field: string): ExportColumn[] => {
@@ -95,7 +98,10 @@ function onceColumns() {
   };
 }
 
-/** The turns of runs as spans; each line is one request in OTLP/JSON. */
+/**
+ * Writes the turns of captured runs as spans, a line for each page of a run's turns. Each line is one export request in
+ * OTLP/JSON. Runs that were only reported have no spans.
+ */
 async function* writeSpans(
   pages: AsyncIterable<readonly ExportRow[]>,
   ask: (question: CaptureQuestion) => Promise<Record<string, unknown>>,
@@ -114,7 +120,7 @@ async function* writeSpans(
     }
 }
 
-/** @throws CatalogueError */
+/** Parses the answer. @throws CatalogueError `unavailable` for a refusal, `not_found` for an answer other than JSON */
 function readAnswer(answer: CaptureAnswer): Record<string, unknown> {
   if (answer.type === 'json')
     return JSON.parse(Buffer.from(answer.json).toString()) as Record<string, unknown>;

@@ -29,7 +29,7 @@ export interface CaptureServices {
   student: () => Promise<StudentReport>;
   /** Names an agent variant; null: there is no such variant. */
   nameAgent: (agent: string, name: string | null) => Promise<NamedAgent | null>;
-  /** Where marks are kept. */
+  /** The records of the control plane, which contain the marks of runs. */
   accounts: Accounts;
   /** The organization of the captures. */
   owner: CaptureOwner;
@@ -138,7 +138,10 @@ export function captureHandlers({
   };
 }
 
-/** The query of a list: its text, and the older parameters with the same meaning. @throws SchemaViolation */
+/**
+ * Makes the query of a list from `q` and from the older parameters, each of which means the same as a field of `q`.
+ * @throws SchemaViolation for a text that is no query
+ */
 export function readListQuery(
   query: Omit<z.output<(typeof CAPTURES)['listCapturedRuns']['query']>, 'limit' | 'cursor'>,
 ): RunQuery {
@@ -161,6 +164,7 @@ export function readListQuery(
 
 const DAY_MS = 24 * 3_600_000;
 
+/** Makes the question for the figures of the last `days` days. Empty filters are left out. */
 export function readFigureQuestion(
   { by, days, ...where }: z.output<(typeof CAPTURES)['readTrafficFigures']['query']>,
   nowMs: number,

@@ -87,7 +87,10 @@ export function createChecks({
   return checks;
 }
 
-/** Customers' keys and JWTs are enabled if AUTH_DB_URL is set. */
+/**
+ * Makes the kinds of credentials that requests may have. Static keys are always accepted. AUTH_DB_URL adds customers'
+ * keys, and, if the configuration says how users' tokens are signed, these tokens.
+ */
 function credentialKinds(
   { auth, engines }: Config,
   { accounts }: Stores,

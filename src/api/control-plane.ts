@@ -44,7 +44,7 @@ export interface ControlPlane {
   event_locks: SharedArrayBuffer;
   /** Waits until counts of other server threads are readable here; absent without other server threads. */
   settle?: () => Promise<void>;
-  /** What is deleted by age (RETENTION_DAYS…). */
+  /** After how many days each kind of data is deleted (RETENTION_DAYS…). */
   retention_days: KeptDays;
   clock?: Clock;
 }

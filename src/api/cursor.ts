@@ -41,7 +41,7 @@ function parse(cursor: string): unknown {
   }
 }
 
-/** The possible parts of a row's key. */
+/** Whether a part of a cursor can be a part of a row's key: a finite number, or a text that is short enough. */
 function isKeyPart(part: unknown, kind: 'number' | { max: number }): boolean {
   if (kind === 'number') return typeof part === 'number' && Number.isFinite(part);
   return typeof part === 'string' && part.length <= kind.max && part.isWellFormed();

@@ -1,6 +1,6 @@
 /**
- * The dashboard's files, as built by `tools/bundle.ts`, loaded once at start and served compressed.
- * The page calls this API with the session of the signed-in user. Server threads.
+ * The dashboard's files, as built by `tools/bundle.ts`. They are loaded once, at start, and served compressed to
+ * browsers that accept it. The page calls this API with the session of the signed-in user. Server threads.
  */
 import { readFileSync } from 'node:fs';
 import { extname } from 'node:path';

@@ -1,8 +1,8 @@
 /**
- * Removes the data of a deleted project or organization: runs, traces, patterns, findings and
- * experiments. It removes them in portions, so that other requests are handled in between. A record
- * of the deletion is kept until no late writes can arrive. With this record, the service continues
- * an interrupted deletion after a restart. Server threads.
+ * Removes the data of a deleted project or organization, such as runs and their marks, traces, patterns, findings,
+ * experiments and live events. It removes them in portions, so that other requests are handled in between. A record of
+ * the deletion is kept until no late writes can arrive. With this record, the service continues an interrupted deletion
+ * after a restart. Server threads.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { FindingsClient } from '../../actors/findings-index/client.ts';
@@ -69,7 +69,11 @@ export class DeletedContent {
     this.#clock = clock;
   }
 
-  /** Continues all unfinished deletions. A failing one does not delay the others. */
+  /**
+   * Continues the unfinished deletions, one after another. A failing one is tried again at the next call, and does not
+   * delay the others. Until late writes can no longer arrive, a deletion whose data is already removed is left alone. So
+   * is, on boxes that share stores, a deletion that is younger than AT_WORK_MS.
+   */
   async resume(): Promise<void> {
     const nowMs = this.#clock.wallMs();
     for (const deletion of [...this.#stores.accounts.deletions.list()]) {
@@ -83,7 +87,7 @@ export class DeletedContent {
   }
 
   /**
-   * Removes all present data except counts.
+   * Removes all present data except counts, and records that this was done.
    * @throws CatalogueError if something cannot be removed now; {@link resume} removes the rest
    */
   async remove(scope: DeletedScope): Promise<void> {
@@ -146,8 +150,8 @@ export class DeletedContent {
 }
 
 /**
- * Waits briefly until the removal is done or has failed. The rest is removed after the answer, or by the next {@link
- * DeletedContent.resume}.
+ * Starts the removal, and waits at most DELETION_WAIT_MS until it is done or has failed. What is left then is removed
+ * after the answer, or by the next {@link DeletedContent.resume}. Never rejects.
  */
 export async function removeInTime(
   content: Pick<DeletedContent, 'remove'>,

@@ -26,7 +26,7 @@ interface UnroutedRequest extends Omit<ApiRequest, 'params' | 'address'> {
   crowded_out?: boolean;
 }
 
-/** Receives every failure that is logged ({@link isOurs}), with its cause. The caller gets only the catalogue's text. */
+/** Receives every failure for which {@link isOurs} holds, with its cause. The caller gets only the catalogue's text. */
 type ReportFailure = (error: CatalogueError, request: UnroutedRequest, requestId: string) => void;
 
 /**
@@ -61,7 +61,7 @@ interface DispatchOptions {
   observe?: (answered: Answered) => void;
   /** Origins whose pages may call the API; absent: no other origin. */
   cors?: CorsPolicy;
-  /** The database that this box shares with others; absent: it has its own. */
+  /** The checks and headers of a box that shares its database; absent: this box shares none. */
   shared?: SharedAccess;
   /** Host names under which requests without a credential are answered; absent: any. */
   hosts?: AllowedHosts;
@@ -197,8 +197,8 @@ export class FailedCall extends Error {
 }
 
 /**
- * Whether a failure is logged: all internal failures, and 5xx answers with a cause, which the
- * caller does not see.
+ * Whether a failure is reported to the log: all internal failures, and 5xx answers with a cause,
+ * which the caller does not see.
  */
 function isOurs(error: CatalogueError): boolean {
   return error.code === 'internal' || (error.status >= 500 && error.cause !== undefined);
@@ -261,8 +261,8 @@ export class Router {
   }
 
   /**
-   * Finds the route of a request. A HEAD is answered like a GET (the server omits the body), and a trailing slash is ignored. As in
-   * OpenAPI, a literal segment takes precedence over a parameter, whatever the method.
+   * Finds the route of a request. A HEAD is answered like a GET (the server omits the body), and a trailing slash is
+   * ignored. As in OpenAPI, a literal segment takes precedence over a parameter, whatever the method.
    * @throws CatalogueError `not_found`, or `method_not_allowed` for a path with other methods
    */
   find(method: string, path: string): Match {
@@ -284,7 +284,7 @@ export class Router {
     throw new CatalogueError(this.allowed(path).length > 0 ? 'method_not_allowed' : 'not_found');
   }
 
-  /** The methods that a path has, as `Allow` lists them. */
+  /** Lists the methods of a path for the header `Allow`, except for methods of operators' routes. */
   allowed(path: string): string[] {
     const methods: string[] = [];
     for (const [method, { route }] of findPath(this.#root, splitPath(path), 1)?.ends ?? []) {

@@ -1,7 +1,7 @@
 /**
- * Counters of the product for `/metrics`: steps, monitors that fired, interventions, patterns, refusals at
- * the cap. Actors count in their threads (`context.count`); this file turns the counts into counters that
- * never decrease while the process runs. No label contains a name that a tenant chose. Main thread.
+ * Counters of the product for `/metrics`, such as runs, steps, interventions and patterns. Actors count in their threads
+ * (`context.count`). This file turns the counts into counters that never decrease while the process runs. No label
+ * contains a name that a tenant chose. Main thread.
  */
 import { Counter, Registry } from 'prom-client';
 import { MONITOR_NAMES } from '../domain/monitors/names.ts';
@@ -91,8 +91,8 @@ interface Remembered {
 }
 
 /**
- * Sums the counts of all threads. Counts of ended threads are included, and the last known counts
- * of threads that did not answer.
+ * Sums the counts of all threads. The sums include the last known counts of threads that did not answer, and those of
+ * ended threads whose successors show a lower count.
  */
 export class DomainMetrics {
   /** Counts by thread and kind of actor. */

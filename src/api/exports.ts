@@ -18,7 +18,7 @@ import { columnsIn, type ExportColumn, type ExportRow } from '../export/columns.
 import { type ExportFormat, exportRows } from '../export/export-rows.ts';
 import { beginByteStream, streamBytes } from './byte-stream.ts';
 
-/** A page of a list, and the beginning of the next one. */
+/** A page of a list, and the cursor of the next page; null: this page is the last one. */
 export interface ExportPage {
   rows: readonly ExportRow[];
   next: string | null;
@@ -40,9 +40,8 @@ interface ExportRequest {
 }
 
 /**
- * Begins a file. The first page is read before the answer begins, so that an invalid request gets its error
- * status.
- * @throws errors of the list's handler
+ * Begins a file of the rows of a list, in a given format. Reads the first page as {@link sendFile} does.
+ * @throws what {@link sendFile} throws
  */
 export function sendList(
   name: string,
@@ -55,8 +54,9 @@ export function sendList(
 }
 
 /**
- * Begins a file of the pages of a list. The first page is read at once. @throws errors of the list; CatalogueError
- * `unavailable` if too many files are being sent
+ * Begins a file of the pages of a list. The first page is read before the answer begins, so that an invalid request
+ * gets its error status. For a HEAD, no page is read.
+ * @throws errors of the list; CatalogueError `unavailable` if too many files are being sent
  */
 export function sendFile(
   name: string,

@@ -6,9 +6,9 @@
 import { divideLimit, SharedBuckets } from '../../actors/rate-bucket/client.ts';
 
 /**
- * Invalid credentials that one address may send at once (document 4, "Rate limits"), and the number
- * of buckets in shared memory. Addresses in the same bucket share its rate, so with many addresses
- * invalid credentials may be refused sooner.
+ * Invalid credentials that one address may send at once (document 4, "Rate limits"), unless the rate per second is
+ * higher, and the number of buckets in shared memory. Addresses in the same bucket share its rate, so with many
+ * addresses invalid credentials may be refused sooner.
  */
 export const FAILED_SIGN_INS = { burst: 100, buckets: 65_536 } as const;
 

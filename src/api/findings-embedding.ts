@@ -1,6 +1,7 @@
 /**
- * Embeds findings that were stored without a vector because the model did not answer or has changed. It runs in the
- * background, one code base at a time, and retries failures while the process lives. Server threads.
+ * Embeds findings that were stored without a vector because the model did not answer, or whose model has changed. The
+ * work runs in the background, one code base at a time. Failures are retried until {@link FindingsEmbedding.close}.
+ * Server threads.
  */
 
 import type { FindingsClient } from '../../actors/findings-index/client.ts';
@@ -10,7 +11,7 @@ import type { Embedder } from '../search/embedder.ts';
 interface FindingsEmbeddingOptions {
   /** Number of findings that are embedded and written at once. */
   batch: number;
-  /** Wait after the first failure; doubles up to `retry_max_ms`. */
+  /** Wait after the first failure; doubles with each further failure, up to `retry_max_ms`. */
   retry_ms: number;
   retry_max_ms: number;
   /** Maximum number of waiting code bases. Further ones are left out until their next request. */
@@ -48,7 +49,7 @@ export class FindingsEmbedding {
     this.#options = { ...DEFAULT_EMBEDDING_OPTIONS, ...options };
   }
 
-  /** Searches all code bases once. Call it at start, on one thread. */
+  /** Queues every code base that needs vectors, up to `max_waiting`. Call it at start, on one thread. */
   tendAll(): void {
     for (const codebase of this.#findings.outdated()) {
       if (this.#waiting.size >= this.#options.max_waiting) return;
@@ -56,7 +57,7 @@ export class FindingsEmbedding {
     }
   }
 
-  /** Processes the code base soon. */
+  /** Queues the code base. Does nothing if `max_waiting` code bases wait, or after {@link close}. */
   tend({ org_id, codebase_id }: Codebase): void {
     if (this.#stopped.signal.aborted || this.#waiting.size >= this.#options.max_waiting) return;
     this.#waiting.set(JSON.stringify([org_id, codebase_id]), { org_id, codebase_id });
@@ -70,7 +71,7 @@ export class FindingsEmbedding {
     while (this.#running !== null) await this.#running;
   }
 
-  /** The next start continues the remaining work. */
+  /** Drops the queue, and waits for the batch in progress. The next start continues the remaining work. */
   async close(): Promise<void> {
     this.#stopped.abort();
     this.#waiting.clear();

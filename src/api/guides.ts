@@ -148,7 +148,7 @@ function slugOf(title: string): string {
     .replaceAll(' ', '-');
 }
 
-/** @returns null for a file that is not served */
+/** Finds the address to which a link leads; null: the link leads to a file that is not served. */
 function resolveLink(href: string, names: ReadonlySet<string>): string | null {
   if (/^(https?:|#)/.test(href)) return href;
   const [, name = '', heading = ''] = /^([\w-]+)\.md(#.*)?$/.exec(href) ?? [];

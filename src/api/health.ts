@@ -1,5 +1,5 @@
 /**
- * Handlers of `contract/health.ts`, except for the description itself. Server threads.
+ * Handlers of `contract/health.ts`: `/health`, `/ready` and `/metrics`. Server threads.
  */
 
 import type { z } from 'zod';
@@ -22,10 +22,10 @@ export function answerHealth(version: string): ApiReply {
 export type CaptureProbe = () => Promise<z.input<typeof readyBody>['capture']>;
 
 /**
- * Runs all probes at once. The body of a 503 lists the failed probes. Each probe has its own
- * deadline.
- * @param capture is only reported, because the gateway still forwards when it cannot store
- * exchanges
+ * Runs all probes at once, and answers 200 if all of them succeed. The body of a 503 lists the failed
+ * probes. Each probe has its own deadline.
+ * @param capture is only reported, in the body of a 200, because the gateway still forwards when it
+ *   cannot store exchanges
  */
 export async function answerReady(probes: ReadinessProbes, capture?: CaptureProbe): Promise<ApiReply> {
   const results = await Promise.all(

@@ -17,6 +17,7 @@ export class HiddenRuns {
   }
 
   /**
+   * Refuses a run of a deleted project.
    * @throws CatalogueError `not_found`, as for an unknown run
    */
   checkSeen(org_id: string, run_id: string): void {
@@ -24,6 +25,7 @@ export class HiddenRuns {
   }
 
   /**
+   * Refuses to start a run with the id of a run of a deleted project.
    * @throws CatalogueError `unavailable`, as for a run that is being deleted: its id is free shortly after
    */
   checkFree(org_id: string, run_id: string): void {

@@ -1,6 +1,6 @@
 /**
- * The marks of an organization's runs, in memory, so that a query over all runs reads no database. Server
- * threads.
+ * The marks of an organization's runs, for queries over all runs. If an organization has many marks, they are cached for
+ * a few seconds, so that not every query reads them. Server threads.
  *
  * Bound: MARKED_RUNS per organization, for the organizations whose runs are in memory (searched-runs.ts).
  */
@@ -12,7 +12,7 @@ import type { AccountReads } from '../storage/ports/accounts.ts';
  * notes.
  */
 const MARKED_RUNS = 50_000;
-/** Up to this number of marks, each query reads them; a larger number is cached for a while. */
+/** Up to this number of marks, each query reads them; a larger number is cached for REMEMBERED_MS. */
 const READ_EACH_TIME = 500;
 const REMEMBERED_MS = 5_000;
 
@@ -29,7 +29,7 @@ export class KnownMarks {
     this.#accounts = accounts;
   }
 
-  /** The organization's marks, by run. */
+  /** Returns the organization's marks, by run; more than READ_EACH_TIME marks may be REMEMBERED_MS old. */
   of(orgId: string): ReadonlyMap<string, RunMarks> {
     const known = this.#organizations.get(orgId);
     if (known !== undefined && known.marks.size > READ_EACH_TIME && performance.now() < known.until_ms)

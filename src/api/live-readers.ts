@@ -1,11 +1,12 @@
 /**
  * The readers of the live stream on this server thread: one subscription for each organization with readers, each
- * event encoded once and written to all of them, and one timer for all heartbeats. Server threads.
- * A reader misses no event and gets none twice, even if messages of the hub are lost. Each publication names the
- * previous one; if that publication did not arrive, the thread asks the hub for the events in between. A new or
- * returning reader gets pages from the hub at the pace of its socket, until it has caught up with the publications.
- * After a revocation in its organization, a reader whose credential may expire returns to pages, and gets none before
- * the credential is checked again.
+ * event encoded once and written to all of them that may see it, and one timer for all heartbeats. Server threads.
+ * A reader gets no event twice, and misses none that the hub still has, even if messages of the hub are lost. Each
+ * publication names the previous one; if that publication did not arrive, the thread asks the hub for the events in
+ * between. If the hub no longer has them, the reader gets a `reset`. A new or returning reader gets pages from the hub
+ * at the pace of its socket, until it has caught up with the publications. At the first event after a revocation in its
+ * organization, a reader whose credential may expire returns to pages, and gets none before the credential is checked
+ * again.
  */
 
 import type { LiveSource, NumberedEvent, ReplayReply, ReplayRequest } from '../../actors/live-hub/client.ts';
@@ -69,7 +70,7 @@ interface Reader {
   /** Checks the credential; null: the credential does not expire. */
   readonly mayStay: MayStay | null;
   heartbeats: number;
-  /** The organization's revocation count when the credential was last valid; null before that. */
+  /** The organization's revocation count when the credential was last found valid; null: not checked yet. */
   epoch: number | null;
   is_opened: boolean;
   /** The reader has everything up to this id. */
@@ -127,8 +128,8 @@ export class LiveReaders {
   /**
    * Makes the stream of a scope. Nothing happens before the stream is opened.
    * @param afterId the last id that the reader has: later events come first, or a `reset`; null: start now
-   * @param mayStay called every 30 s, and after a revocation before the next event, because streams outlive
-   *   credentials
+   * @param mayStay called before the first page, at every second heartbeat, and after a revocation before the next
+   *   event, because streams outlive credentials; null: the credential does not expire
    * @throws {CatalogueError} `unavailable` if there are too many readers
    */
   stream(scope: LiveScope, afterId: number | null, mayStay: MayStay | null = null): EventStream {

@@ -1,6 +1,7 @@
 /**
- * Handler of `contract/mcp.ts`. The tools call the routes of this API with the caller's credential,
- * so they have the same permissions and limits as the caller. Server threads.
+ * Handler of `contract/mcp.ts`. The tools call the routes of this API with the caller's credential, so they have the
+ * same permissions as the caller. For the rate limit, an MCP message counts as one request, and the calls of its tools
+ * on `bearer` endpoints do not count. Server threads.
  */
 import type { BoundEndpoint, HandlersOf } from '../contract/handler.ts';
 import type { MCP } from '../contract/mcp.ts';
@@ -71,8 +72,8 @@ export function mcpHandlers(services: McpServices): HandlersOf<typeof MCP> {
 }
 
 /**
- * Makes the inner request. The tenant is in the query for static keys, too, which otherwise name it
- * in the body.
+ * Makes the request of a tool. The `org_id` and `project_id` of the MCP request's query go into the
+ * query of a GET. For other methods they go into the body, where a static key must name its tenant.
  */
 function innerRequest(
   outer: ApiRequest,

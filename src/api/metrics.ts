@@ -24,7 +24,7 @@ const DURATION_BUCKETS_S = [
 const NO_ROUTE = 'none';
 
 /**
- * Counts of one route, as plain numbers that are cheap to increase. They become metrics when they are read.
+ * Counts of one route and method, as plain numbers that are cheap to increase. They become metrics when they are read.
  */
 interface RouteMeters {
   by_status: Map<number, number>;
@@ -40,7 +40,7 @@ const EXPIRED = 'understudy_retention_deleted_total';
 const LAST_PASS = 'understudy_retention_pass_timestamp_seconds';
 const WAITS = 'understudy_retention_waits_for_confirmation';
 
-/** Metrics of the deletion by age in one part of the service. */
+/** Makes the metric that says whether the deletion by age in one part of the service waits for a confirmation. */
 function describeWaits(of: 'records' | 'captures', waits: boolean): object {
   return {
     name: WAITS,
@@ -76,7 +76,7 @@ export class ApiMetrics {
     meters.sum_s += seconds;
   }
 
-  /** Adds the counts of another part of the thread. */
+  /** Adds a function that returns the metrics of another part of the thread; every {@link read} calls it. */
   show(list: () => MetricsData): void {
     this.#others.push(list);
   }
@@ -86,7 +86,7 @@ export class ApiMetrics {
     this.#expired.set(kind, this.#expired.get(kind)! + deleted);
   }
 
-  /** Records the start of a pass, and whether it waits for a confirmation of the clock. */
+  /** Records whether the pass that starts now waits for a confirmation of the clock. */
   noteWaits(waits: boolean): void {
     this.#waits = waits;
   }
@@ -174,7 +174,10 @@ export class ApiMetrics {
   }
 }
 
-/** The sources of the main thread's metrics. If one fails, only its metrics are missing. */
+/**
+ * The sources of the main thread's metrics. If a promise of a source rejects, only the metrics of this source are
+ * missing; for a server thread, its last counts are shown.
+ */
 interface MetricsSources {
   /** Metrics of every server thread. */
   servers(): Promise<MetricsData>[];
@@ -564,7 +567,7 @@ function describeCapture(stats: Record<string, Record<string, unknown>> | null):
   return registry;
 }
 
-/** One counter with a label for each of the counts. */
+/** Adds one counter with a value for each of the counts; the label holds the count's name. */
 function addCounts(
   registry: Registry,
   name: string,
@@ -576,7 +579,7 @@ function addCounts(
   for (const [value, count] of Object.entries(counts)) counter.inc({ [label]: value }, count);
 }
 
-/** One gauge for each possible status and reason: 1 if it applies. */
+/** Adds 1 or 0 for each possible status and reason of capture, and the age of the oldest unconfirmed batch. */
 function addHealth(registry: Registry, stats: Record<string, unknown>): void {
   const { status, reasons = [] } = stats as unknown as CaptureHealth;
   const registers = [registry];

@@ -18,6 +18,7 @@ const ABOUT =
   'was lost, a request may be repeated without harm if its operation says so. Requests over the rate limit get 429 with `Retry-After`.';
 
 /**
+ * Describes the endpoints.
  * @param endpoints every declared route; hidden ones and aliases are left out
  * @returns the document, ready to be serialized
  */
@@ -105,7 +106,10 @@ function impliedReplies({ auth, body }: Endpoint): Record<number, EndpointReply>
   };
 }
 
-/** `org_id` and `project_id` are in the query, unless a static key names them in the body. */
+/**
+ * Adds the names of the tenant to the described query of a `bearer` endpoint: `org_id` and `project_id`, or only
+ * `org_id` if there is a body, in which static keys name the tenant.
+ */
 function withTenant({ auth, query, body }: Endpoint): z.ZodObject | undefined {
   if (auth !== 'bearer') return query;
   const fields = body === undefined ? tenantQuery.shape : jwtQuery.shape;

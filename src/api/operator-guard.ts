@@ -1,6 +1,6 @@
 /**
  * The checks that every request on an operator's route passes before its handler: operator (otherwise 404, as for an
- * unknown path) → rate 429 → schema 422 → the work. Server threads.
+ * unknown path) → rate 429 → JSON syntax 400 → schema 422 → the work. Server threads.
  */
 import type { Principal } from '../auth/principal.ts';
 import type { Endpoint } from '../contract/endpoint.ts';
@@ -58,7 +58,10 @@ export function guardOperator<const Table extends Readonly<Record<string, Endpoi
   });
 }
 
-/** @throws CatalogueError `not_found` for other callers; `unavailable` while the caller cannot be identified */
+/**
+ * Identifies the operator who sends the request.
+ * @throws CatalogueError `not_found` for every other caller; `unavailable` while the caller cannot be identified
+ */
 async function findOperator(request: ApiRequest, checks: Checks, operators: Operators): Promise<Principal> {
   try {
     const principal = await identify(request, checks);

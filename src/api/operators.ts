@@ -27,8 +27,10 @@ export class Operators {
   }
 
   /**
-   * Static keys belong to the operator; customers' keys never do, whatever their organization. An address
-   * counts if the token itself says that it is verified.
+   * Whether the caller is an operator: every caller with a static key, the user whom the terminal's link signs in, a
+   * user with an address of the configuration, and an owner or admin of the configured organization. A customer's key
+   * never is, whatever its organization. The user of the link and an address count only if the token says that the
+   * address is verified.
    */
   async includes(principal: Principal): Promise<boolean> {
     if (principal.type !== 'user') return principal.type === 'static';

@@ -7,6 +7,7 @@ import { CatalogueError } from '../errors.ts';
 import type { AccountWork } from '../storage/ports/accounts.ts';
 
 /**
+ * Deletes the organization, revokes its keys, and writes the audit entry.
  * @returns the ids of its former members
  * @throws CatalogueError `conflict` while its subscription renews
  */

@@ -2,9 +2,9 @@
  * Handlers of `contract/otel.ts`: agents' telemetry becomes steps of runs, which are scored like posted steps. Server
  * threads.
  *
- * A request is answered when all its steps are stored. A sender without an answer sends the request again, and each
- * step still counts once (tool-steps.ts). Steps that a run refuses permanently are reported as a partial success, which
- * exporters do not retry.
+ * A request is answered when each of its steps is stored or refused for good. A sender without an answer sends the
+ * request again, and each step still counts once (tool-steps.ts). Steps that are refused for good are reported as a
+ * partial success, which exporters do not retry.
  */
 import { promisify } from 'node:util';
 import { gunzip } from 'node:zlib';
@@ -123,7 +123,11 @@ class Intake {
     return reply(encoding, 200, writePartialSuccess(encoding, request.path, await use(found)));
   }
 
-  /** @throws OtlpFault; CatalogueError `encoded_body` */
+  /**
+   * Decompresses the body of a request.
+   * @throws OtlpFault for a body that is not gzip or becomes too large; CatalogueError `encoded_body` for another
+   *   encoding
+   */
   async #unpack({ headers, body }: ApiRequest): Promise<Uint8Array> {
     const encoding = headers.get('content-encoding')?.trim().toLowerCase() ?? 'identity';
     if (encoding === 'identity' || encoding === '') return body;
@@ -138,7 +142,10 @@ class Intake {
     }
   }
 
-  /** @throws CatalogueError for a temporary failure: the sender can repeat the whole request */
+  /**
+   * Logs the steps of the runs, at most OTLP_BOUNDS.steps, and returns the refused ones.
+   * @throws CatalogueError for a temporary failure: the sender can repeat the whole request
+   */
   async #log(tenant: Tenant, runs: readonly ToldRun[]): Promise<Rejections> {
     const rejections: Rejections = { count: 0, reason: '' };
     const reject = (count: number, reason: string) => {
@@ -161,7 +168,10 @@ class Intake {
     return rejections;
   }
 
-  /** @throws CatalogueError */
+  /**
+   * Logs the steps of one run, and starts the run if it does not exist.
+   * @throws CatalogueError if the run refuses the steps or cannot be started
+   */
   async #logRun(
     tenant: Tenant,
     run: ToldRun,
@@ -188,8 +198,8 @@ class Intake {
   }
 
   /**
-   * @returns true, even when a concurrent request started the run first. Throws a CatalogueError for a run
-   *   that cannot be started
+   * Starts a run. Resolves to true, even when a concurrent request started the run first. Rejects with a CatalogueError
+   * or a SchemaViolation for a run that cannot be started.
    */
   async #start(tenant: Tenant, run: ToldRun): Promise<true> {
     const { start, profile } = this.#describe(tenant, run);
@@ -224,7 +234,7 @@ class Intake {
   }
 }
 
-/** @returns null for a Content-Type that OTLP does not define */
+/** Reads the encoding from the Content-Type; null: OTLP does not define this type. */
 function tellEncoding({ headers }: ApiRequest): OtlpEncoding | null {
   const [type = ''] = (headers.get('content-type') ?? '').split(';', 1);
   switch (type.trim().toLowerCase()) {
@@ -244,7 +254,7 @@ function explainRefusal(thrown: unknown): string {
   throw thrown;
 }
 
-/** @throws errors that are not the sender's fault */
+/** Makes the refusal of a request that cannot be read. @throws errors that are not the sender's fault */
 function refuseFault(encoding: OtlpEncoding, thrown: unknown): HandlerReply {
   if (thrown instanceof OtlpFault) return refuse(encoding, thrown.is_too_much ? 413 : 400, thrown.message);
   if (thrown instanceof CatalogueError && thrown.status < 500)

@@ -4,7 +4,7 @@
 import { createHash } from 'node:crypto';
 import type { ApiReply } from '../contract/route.ts';
 
-/** Light and dark; no images, no web fonts. */
+/** The style sheet, for light and dark screens. It uses no images and no web fonts. */
 export const PAGE_STYLE = `:root{color-scheme:light dark;--line:light-dark(#e1e6e4,#2b3230);--faint:light-dark(#5d6966,#98a5a1);
 --soft:light-dark(#eef2f0,#222826);--accent:light-dark(#0b6b5d,#5fd0bd);font:15px/1.5 system-ui,sans-serif}
 *{box-sizing:border-box}
@@ -27,7 +27,7 @@ button{justify-self:start;padding:.35rem 1rem;cursor:pointer;border-color:var(--
 :focus-visible{outline:2px solid var(--accent);outline-offset:2px}output{white-space:pre-wrap;overflow-wrap:anywhere;font:13px/1.5 ui-monospace,monospace}
 @media(max-width:52rem){.narrow{display:inline}body{display:block}nav{position:static;height:auto;border:none}main{padding:1rem}table,tbody{display:block}td{display:block;border:none;overflow-wrap:anywhere;width:auto!important;padding:.1rem 0}tr{display:block;padding:.3rem 0;border-bottom:1px solid var(--line)}.guide td code{overflow-wrap:anywhere}thead{display:none}}`;
 
-/** The page may use its own style and the scripts of its folder, and send requests to this origin, nothing else. */
+/** The page may use its own style and the scripts of this origin, and send requests to this origin, nothing else. */
 const PAGE_POLICY = [
   "default-src 'none'",
   "script-src 'self'",
@@ -38,7 +38,7 @@ const PAGE_POLICY = [
   "frame-ancestors 'none'",
 ].join('; ');
 
-/** @returns the page as an answer */
+/** Makes the answer with a page, under the policy above. */
 export function pageReply(html: string): ApiReply {
   return {
     status: 200,

@@ -20,8 +20,8 @@ import type { DeletedView } from './deleted-scopes.ts';
 import { logTenantChange, makeTenantAudit, tenantAuditActor } from './tenant-audit.ts';
 
 /**
- * Maximum number of patterns that one page of a filtered list reads, some kilobytes each. A page
- * that reaches this number may have few patterns, and has a cursor.
+ * Maximum number of patterns that one page of the list reads, some kilobytes each. A page that
+ * reaches this number may have few patterns, because others did not pass the filter, and has a cursor.
  */
 const PATTERN_SCAN_ROWS = 300;
 
@@ -156,6 +156,7 @@ function changeHandlers(services: PatternServices): Pick<Handlers, 'deletePatter
 }
 
 /**
+ * Checks that a universal pattern may be deleted.
  * @throws CatalogueError `forbidden` for anyone but the operator, `conflict` for a pattern that every start adds
  *   again
  */

@@ -127,7 +127,8 @@ function renderFailure(thrown: unknown, rateHeaders: ApiReply['headers']): ApiRe
 /**
  * Identifies the sender of the request. A sender that failed too often gets `rate_limited` instead of the
  * actual error; a valid credential is not counted.
- * @throws CatalogueError (or rejects) `unauthenticated`, or `rate_limited` where failures are limited
+ * @throws CatalogueError (or rejects) `unauthenticated` for an invalid credential, or `rate_limited` where failures are
+ *   limited; other errors of the authenticator while the credential cannot be checked
  */
 export function identify(
   request: Pick<ApiRequest, 'method' | 'headers' | 'address'>,
@@ -178,10 +179,9 @@ function checkAll(endpoint: Endpoint, raw: RawInput, principal: Principal) {
 }
 
 /**
- * The tenant that the request names. With a static key, the tenant is in the body, or in the query of a
- * request without a body. With a JWT, it must be in the query. In a request with a body, the query of a
- * static key is ignored, but must contain valid names. Any other key determines its tenant, so these fields are ignored
- * in its requests.
+ * Reads the tenant that a request names. With a static key, the tenant is in the body, or in the query of an endpoint
+ * without a body. With a JWT, it must be in the query. On an endpoint with a body, the query of a static key is ignored,
+ * but an `org_id` in it must be valid. Not called for a customer's key, which itself determines the tenant.
  */
 function checkTenant(
   endpoint: Endpoint,

@@ -89,7 +89,7 @@ function describeProfile({ weights, thresholds }: MonitorProfile) {
   return { weights, thresholds };
 }
 
-/** Removes fields whose value is undefined, which a schema's type allows but JSON does not. */
+/** Returns the numbers unchanged, with a type that excludes undefined: JSON contains no such value. */
 function present<Name extends string>(
   numbers: { [N in Name]?: number | undefined },
 ): Partial<Record<Name, number>> {
@@ -97,7 +97,7 @@ function present<Name extends string>(
 }
 
 /**
- * The profile that a body's `task_profile` names. A custom one is read from storage each time, which takes
+ * Finds the profile that a body's `task_profile` names. A custom profile is read from storage each time, which takes
  * microseconds and is up to date on every thread.
  * @returns undefined if no profile has that name
  */

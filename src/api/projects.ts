@@ -72,7 +72,7 @@ export function projectHandlers(services: ProjectServices): UserHandlersOf<typeo
   };
 }
 
-/** Deletes the project, revokes its keys, and removes its data. */
+/** Deletes the project, revokes its keys, and starts to remove its data. */
 async function deleteProject(
   { accounts, revocations, content }: ProjectServices,
   { user, params, request, now_ms }: Parameters<UserHandlersOf<typeof PROJECTS>['deleteProject']>[0],
@@ -92,14 +92,16 @@ async function deleteProject(
     return { org_id: project.org_id, keys_revoked: keys.length };
   });
   revocations.announce(org_id);
-  // Data that remains then is removed after the answer, or by the next resumption.
+  // Data that is not removed in time is removed after the answer, or by the next resumption.
   const { project_id } = params;
   await removeInTime(content, { org_id, project_id });
   return { body: { deleted: true, keys_revoked } };
 }
 
 /**
- * @throws CatalogueError `not_found`, the same for an unknown project and for a project of another organization
+ * Finds a project of an organization to which the user belongs.
+ * @throws CatalogueError `not_found`, the same for an unknown project and for a project of an organization to which the
+ *   user does not belong; `forbidden` if the user's role lacks the permission
  */
 function requireProject(
   accounts: AccountReads,

@@ -34,9 +34,9 @@ interface RetentionParts {
   count(kind: ExpiringKind, deleted: number): void;
   /** Called before each pass: whether another box does the deletion; absent: no other box does. */
   isElsewhere?(): boolean;
-  /** Called at the end of each pass. */
+  /** Called at the end of each complete pass. */
   onPass?(): void;
-  /** Called when a pass fails; the next pass starts over. */
+  /** Called for each item that cannot be deleted, and when a pass fails; the next pass starts over. */
   report(thrown: unknown): void;
   /** Called once per pass: the time from which ages count (storage/retention-clock.ts); default: the wall clock. */
   nowForAges?(): Promise<number>;
@@ -74,7 +74,7 @@ export class Retention {
 
   /**
    * Deletes what is too old now, except for runs and traces that are still at work. An item that cannot be deleted is
-   * reported and stays until a later pass.
+   * reported and stays until a later pass. After {@link end}, the pass stops early.
    * @throws what the clock, the lists or the audit log throw
    */
   async pass(): Promise<void> {

@@ -17,8 +17,8 @@ import type { PatternReads } from '../storage/ports/patterns.ts';
 import type { DeletedView } from './deleted-scopes.ts';
 
 /**
- * The live stream reports an organization over its cap once per interval. A thread remembers the
- * last report of at most `orgs` organizations.
+ * Each thread reports an organization over its cap on the live stream at most once per interval, as long as the thread
+ * remembers the last report. It remembers that of at most `orgs` organizations.
  */
 const CAPPED_TOLD = { every_ms: 600_000, orgs: 10_000 };
 

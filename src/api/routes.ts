@@ -82,7 +82,7 @@ export interface ApiServices {
   checks: Checks;
   /** Renders `/metrics`; absent in a process without metrics. */
   renderMetrics?: () => Promise<string>;
-  /** Absent: no dashboard routes. */
+  /** The parts of the control plane; absent: no routes for signed-in users, and no webhooks. */
   control?: ControlPlane;
   /** Absent: no findings. */
   findings?: FindingsServices;

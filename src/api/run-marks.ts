@@ -56,7 +56,7 @@ export function runMarkHandlers(services: MarkServices): HandlersOf<typeof RUN_M
 /**
  * Finds a run of the organization: a reported run, or a captured one if the captures belong to the organization.
  * @throws CatalogueError `not_found`, the same for a run that does not exist and for a run of others;
- *   `unavailable`
+ *   `unavailable` while captures cannot be read
  */
 async function findMarkable(
   { stores, deleted, captures }: MarkServices,
@@ -127,6 +127,7 @@ export async function writeMarks(
   }
 }
 
+/** Describes the marks of a run in the form of an answer; undefined: the run has no marks. */
 export function showMarks(run_id: string, row: RunMarkRow | undefined): z.output<typeof runMarks> {
   const { tags, ...marks } = readMarks(row);
   const { marked_at = null, marked_by = null } = row ?? {};

@@ -124,7 +124,7 @@ class RunLists {
     return { found, next_cursor, matched_runs: null, scanned_runs: looked, is_whole: last === null };
   }
 
-  /** @throws SchemaViolation */
+  /** Counts the values of a field. @throws SchemaViolation for a query that {@link readReportedQuery} refuses */
   async countValues(tenant: Tenant, query: ValuesQuery): Promise<CountedValues> {
     const { field, contains, limit, q } = query;
     return this.#searched.countValues({
@@ -138,7 +138,7 @@ class RunLists {
     });
   }
 
-  /** The runs of its organization that a caller may see. */
+  /** Makes the test for runs of the organization that the caller may see; `asked` selects one project. */
   #allowedIn({ org_id, project_id: own }: Tenant, asked: string | null | undefined) {
     const project_id = own ?? asked ?? null;
     const hidden = this.#deleted.hiddenIn(org_id);
@@ -146,7 +146,7 @@ class RunLists {
       (project_id === null || run.project_id === project_id) && !hidden.has(run.project_id);
   }
 
-  /** @throws SchemaViolation */
+  /** Reads a page of the runs that match. @throws SchemaViolation for a faulty query or cursor */
   async search(tenant: Tenant, query: ListQuery): Promise<StoredPage> {
     const asked = readListQuery(query);
     const isSeen = this.#allowedIn(tenant, query.project_id);
@@ -167,7 +167,10 @@ class RunLists {
   }
 }
 
-/** @throws SchemaViolation for a query that cannot be read, or that asks for a field of captured runs */
+/**
+ * Reads a query over reported runs.
+ * @throws SchemaViolation for a text that is no query, or that names a field which only captured runs have
+ */
 function readReportedQuery(q: string | null | undefined): RunQuery {
   const query = readRunQuery(q);
   const missing = listMissingFields(query);
@@ -177,8 +180,8 @@ function readReportedQuery(q: string | null | undefined): RunQuery {
 }
 
 /**
- * The query of a list: its text, and the filter parameters.
- * @throws SchemaViolation
+ * Makes the query of a list from its text and from the filter parameters.
+ * @throws SchemaViolation as {@link readReportedQuery} does
  */
 function readListQuery(query: ListQuery): RunQuery {
   const { terms, sort } = readReportedQuery(query.q);
@@ -212,7 +215,7 @@ async function readStepPage(
   };
 }
 
-/** Newest first: from a cursor or `to` back to `from`. */
+/** Makes the range of a list whose newest run comes first: from the cursor, otherwise `to`, back to `from`. */
 function rangeOf({ cursor, from, to, limit }: ListQuery) {
   const after =
     readCursor(cursor, ['number', { max: ID_CHARACTERS }]) ?? (to == null ? null : [Date.parse(to)]);
@@ -231,7 +234,9 @@ function filterOf(query: ListQuery): RunFilter {
 }
 
 /**
- * @throws CatalogueError `not_found`, the same for a run that does not exist and for a run of another project
+ * Finds a run that the tenant may see.
+ * @throws CatalogueError `not_found`, the same for a run that does not exist, for a run of another project and for a
+ *   run of a deleted project
  */
 export function findRun(
   runs: Pick<RunRecords, 'find' | 'findStart'>,
@@ -250,8 +255,8 @@ export function findRun(
 }
 
 /**
- * Copies field by field, because copying an object from msgpack without some fields costs as much
- * as decoding it.
+ * Describes a run in the form of an answer. Copies field by field, because copying an object from
+ * msgpack without some fields costs as much as decoding it.
  */
 function describeRun(row: RunRow, start: RunStartRow | undefined, marks: RunMarks, nowMs: number): RunRecord {
   const { status: state, ended_by, words } = tellReportedStatus(toReportedRun(row, start), nowMs, marks);

@@ -26,8 +26,8 @@ export class RunningTotals {
   }
 
   /**
-   * The totals of these runs, in their order; null if the totals of the stored row apply: the run
-   * has no step, has finished meanwhile, or cannot be read now.
+   * Reads the totals of these runs, in their order; null if the totals of the stored row apply: the
+   * run has no step, has finished meanwhile, or cannot be read now. Never rejects.
    */
   async of(runs: readonly RunScope[]): Promise<(RunTotals | null)[]> {
     if (runs.length === 0) return [];
@@ -40,7 +40,7 @@ export class RunningTotals {
   }
 }
 
-/** A reader whose lists of captured runs contain the present totals. */
+/** Makes a reader whose lists of captured runs contain the present totals of running runs. */
 export function withRunningTotals(reader: CaptureAsker, totals: RunningTotals): CaptureAsker {
   return {
     async ask(question) {

@@ -62,6 +62,7 @@ function toReply(json: string): HandlerReply {
 }
 
 /**
+ * Makes the message that starts a run, with a fingerprint that recognizes a repeated start.
  * @throws SchemaViolation if the identifiers are together too long for a key
  */
 export function toStart(tenant: Tenant, body: z.output<typeof runStartBody>): Omit<RunStart, 'profile'> {
@@ -93,7 +94,7 @@ export function toStart(tenant: Tenant, body: z.output<typeof runStartBody>): Om
   return { facts: type === 'key' ? { ...facts, key_id: id } : facts, task, metadata, fingerprint };
 }
 
-/** Two objects that differ only in the order of their keys are equal. */
+/** Sorts the keys of objects for `JSON.stringify`, so that two objects with the same fields give the same text. */
 function sortKeys(_key: string, value: unknown): unknown {
   if (typeof value !== 'object' || value === null || Array.isArray(value) || isRawNumber(value)) return value;
   return Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)));

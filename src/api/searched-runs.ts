@@ -27,7 +27,7 @@ const RUNS_IN_MEMORY = 150_000;
  * that it is incomplete.
  */
 const SEARCH_READING_MS = 250;
-/** How long one part of a search takes, and number of runs that it tests at once. */
+/** Parts of a search, after which other requests get a turn: reading rows for `ms`, or testing `runs` runs. */
 const PART = { ms: 5, runs: 4_096 } as const;
 
 const PLACES: Omit<PlaceReader<ReportedRun>, 'key'> = {
@@ -144,7 +144,7 @@ export class SearchedRuns {
   }
 }
 
-/** Fields of a query that reported runs lack. */
+/** Lists the fields of a query that reported runs lack. */
 export function listMissingFields(query: RunQuery): string[] {
   return listUnreadFields(query, makeReportedReader(0));
 }

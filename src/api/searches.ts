@@ -32,7 +32,7 @@ export function searchHandlers({ accounts }: { accounts: Accounts }): UserHandle
   };
 }
 
-/** @throws SchemaViolation with the reason why it is no query */
+/** Checks a query before it is saved. @throws SchemaViolation for a text that is no query, or contains a secret */
 function readQuery(given: string): string {
   const query = given.trim();
   if (query === '') throw valueViolation(['body', 'query'], 'the query is empty', given);

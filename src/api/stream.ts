@@ -52,13 +52,13 @@ function isOff(): CatalogueError {
 }
 
 /**
- * Used for an id that this service has not sent. It is lower than all event ids, so its reader gets
- * a `reset`.
+ * Replaces an id that this service cannot have sent. It is lower than all event ids, so its reader
+ * gets a `reset`.
  */
 const NO_SUCH_ID = -1;
 
 /**
- * @returns null for a reader without an id
+ * Reads the last event id of a reader; null: the reader has none; NO_SUCH_ID: the text is no event id.
  */
 function readEventId(text: string): number | null {
   if (text === '') return null;

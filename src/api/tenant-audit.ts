@@ -1,6 +1,7 @@
 /**
- * Audit log entries for changes over `/v1`: changes by a key, an operator or a signed-in user to an organization's
- * patterns, findings and profiles. Reports of a working agent are not such changes. Server threads.
+ * Audit log entries for changes over `/v1`: a key, an operator or a signed-in user changes or deletes data of an
+ * organization, such as patterns, findings, profiles and runs. Reports of a working agent are not such changes. Server
+ * threads.
  */
 import type { ApiRequest } from '../contract/route.ts';
 import type { AuditActor, AuditEntry } from '../domain/account.ts';
@@ -10,8 +11,8 @@ import type { AuditFacts } from '../storage/accounts/audit.ts';
 import type { Accounts, AccountWork } from '../storage/ports/accounts.ts';
 
 /**
- * The actor of a request's change. Call it before the first await, because the address is gone when the client
- * disconnects.
+ * Returns who makes the change of a request, for the audit log. Call it before the first await, because the address is
+ * gone when the client disconnects.
  */
 export function tenantAuditActor({ actor }: Tenant, { address }: ApiRequest): AuditActor {
   return { type: actor.type === 'static' ? 'operator' : actor.type, id: actor.id, address };
@@ -27,7 +28,11 @@ export function writeTenantAudit(
   tx.audit.add(actor, Date.now(), { org_id: tenant.org_id, ...facts });
 }
 
-/** The entry for a change that an actor makes; the actor writes the entry with it. */
+/**
+ * Makes the entry for a change that an actor of the service makes, such as the run's actor: it writes the entry together
+ * with the change.
+ * @param actor who asked for the change
+ */
 export function makeTenantAudit(
   tenant: Tenant,
   actor: AuditActor,
@@ -36,7 +41,7 @@ export function makeTenantAudit(
   return makeAuditEntry(actor, Date.now(), { org_id: tenant.org_id, ...facts });
 }
 
-/** Logs a change that an actor has made and stored. */
+/** Logs a change that an actor of the service has already stored. */
 export async function logTenantChange(
   accounts: Accounts,
   tenant: Tenant,

@@ -5,8 +5,9 @@ import type { StreamTickets } from '../auth/stream-tickets.ts';
 import type { ApiRequest } from '../contract/route.ts';
 
 /**
- * @returns the request with the credential and the tenant of its ticket; null if it has no ticket, or has a
- *   credential. Rejects with CatalogueError `unauthenticated` for an invalid or expired ticket
+ * Replaces the ticket of a request by the credential and the tenant that the ticket stands for.
+ * @returns the changed request; null if the request has no ticket, or has a credential. Rejects with CatalogueError
+ *   `unauthenticated` for an invalid or expired ticket
  */
 export function redeemTicket(
   request: ApiRequest,

@@ -18,7 +18,7 @@ import { readCursor, writeCursor } from './cursor.ts';
 import type { DeletedView } from './deleted-scopes.ts';
 import { makeTenantAudit, tenantAuditActor } from './tenant-audit.ts';
 
-/** The credential determines the owner of a trace, not the body. */
+/** Fields of a body that name the owner of the trace. They are no part of the trace's fingerprint. */
 const NOT_THE_TRACE = ['org_id', 'project_id'];
 
 export function traceHandlers(services: {
@@ -30,6 +30,7 @@ export function traceHandlers(services: {
   const { traces } = services.stores.accounts;
   const patternMakers = new PatternMakerClient(services.asker, traces);
   /**
+   * Finds a trace of the tenant.
    * @throws CatalogueError `not_found`, including for a trace of a deleted project
    */
   const find = ({ org_id, project_id }: Tenant, trace_id: string): TraceRow => {

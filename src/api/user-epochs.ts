@@ -1,6 +1,6 @@
 /**
- * Signals to all server threads that a user changed something, which invalidates their caches for that user. Users
- * share a fixed number of counters. A collision only causes another look-up. Any thread.
+ * Signals to all server threads that a user may have changed something, which invalidates their caches for that user.
+ * Users share a fixed number of counters. A collision only causes another look-up. Any thread.
  */
 import { hash } from 'node:crypto';
 
@@ -18,17 +18,17 @@ export class UserEpochs {
     return new SharedArrayBuffer(COUNTERS * Int32Array.BYTES_PER_ELEMENT);
   }
 
-  /** Changes with every change that the user makes. */
+  /** Returns the counter of the user, which differs after every change that the user makes. */
   of(user_id: string): number {
     return Atomics.load(this.#counters, slotOf(user_id));
   }
 
-  /** To be called when the change is durable, before it is acknowledged. */
+  /** Signals a change. Call it when the change is durable, before the change is acknowledged. */
   bump(user_id: string): void {
     Atomics.add(this.#counters, slotOf(user_id), 1);
   }
 
-  /** To be called when other boxes changed something of users. */
+  /** Signals changes of all users. Call it when other boxes changed something of users. */
   bumpAll(): void {
     for (let slot = 0; slot < COUNTERS; slot++) Atomics.add(this.#counters, slot, 1);
   }

@@ -22,7 +22,7 @@ import type { UserEpochs } from './user-epochs.ts';
 interface UserGuard {
   checks: Checks;
   accounts: Accounts;
-  /** Receives each user who makes a change. */
+  /** Told the user of every request that may have changed something, even if the request failed. */
   epochs: UserEpochs;
   clock?: Clock;
 }
@@ -67,8 +67,9 @@ export function guardUser({ endpoint, handler }: BoundUserEndpoint, guard: UserG
 }
 
 /**
- * The user of an identity. The first request creates the record and a personal organization that the user owns; later
- * ones adopt an address that has changed at the provider.
+ * Finds the user of an identity. The first request creates the record and a personal organization that the user owns;
+ * later requests adopt an address that has changed at the provider. Rejects with a CatalogueError `unauthenticated` if
+ * the first request's token has no address.
  */
 async function signIn(
   accounts: Accounts,
