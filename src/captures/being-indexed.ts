@@ -9,7 +9,7 @@ import { compileRunQuery, type RunReader, type Verdict } from '../domain/run-que
 import type { RunQuery, Term } from '../domain/run-query/run-query.ts';
 import type { NewestExchange } from '../storage/capture/newest-exchanges.ts';
 
-/** Values of `is:`, `has:` and `served:` that an exchange has for certain. Others stay unknown. */
+/** Reads the values that an exchange has for certain. Other values are null: unknown. */
 const READER: RunReader<NewestExchange> = {
   names: {
     run: ({ run_id }) => (run_id === null ? null : [run_id]),
@@ -42,7 +42,8 @@ function isNewestFirst({ sort }: RunQuery): boolean {
 }
 
 /**
- * Compiles a query into a test of exchanges. The result is null if what is known of an exchange does not decide.
+ * Compiles a query into a test of exchanges. The test returns null if what is known of an exchange does not decide, or
+ * if the exchange matches but its place in the order of the query is unknown.
  * @param nowMs the time from which ages are counted, in milliseconds since the epoch
  */
 function compileVerdict(query: RunQuery, nowMs: number): (row: NewestExchange) => Verdict {

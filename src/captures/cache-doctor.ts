@@ -3,7 +3,8 @@
  * for its source; capture reader and command line.
  *
  * A turn could have read all that the previous turn read from the cache or wrote to it, as the provider reported. A
- * cause is named only if the bytes or the times of both requests prove it.
+ * cause is named only if the two requests or their times prove it. Otherwise the cause is `may_have_expired` or
+ * `not_known`.
  *
  * Memory: at most KEPT_CHARS characters of prompts of the last turns, and as many characters of the last agents' tools
  * and system prompts.
@@ -44,7 +45,7 @@ const STEP_TOKENS = 128;
  * Maximum number of agents, over all runs, whose last turn is remembered to find messages that a client has rewritten.
  */
 const REMEMBERED_AGENTS = 10_000;
-/** Maximum number of failed turns that are passed over to find the turn before them. */
+/** Maximum number of exchanges that are passed over ({@link isPassedOver}) to find the turn before them. */
 const PASSED_TURNS = 64;
 /** Number of blocks that Anthropic checks before a cache point. */
 const LOOK_BACK_BLOCKS = 20;
@@ -70,6 +71,7 @@ interface SeenPrompt {
   cached_tokens: number | null;
   lifetime: Lifetime;
   started_ms: number;
+  /** When the first byte of the answer arrived, otherwise the end: from then on, others can read the cache. */
   ready_ms: number;
   ended_ms: number;
 }
@@ -145,7 +147,10 @@ export class CacheDoctor {
     return look;
   }
 
-  /** Reads an earlier turn that memory does not hold, or the answered turn before it. */
+  /**
+   * Reads an earlier turn that memory does not hold; if that exchange is passed over, the turn before it. Returns
+   * undefined if no such turn can be read.
+   */
   #seeAgain(id: number): SeenPrompt | undefined {
     let at: number | undefined = id;
     for (let passed = 0; at !== undefined && passed < PASSED_TURNS; passed++) {
@@ -167,8 +172,8 @@ export class CacheDoctor {
   }
 
   /**
-   * The agent's last turn in this run, if the client has rewritten one of its messages. The prompt then still has most
-   * of that turn's messages.
+   * Finds the agent's last turn in this run, if the client has rewritten some of its messages: the prompt still has
+   * messages with at least half of the characters of that turn's messages. Otherwise returns undefined.
    */
   #findRewritten(runId: string | null, agent: string | null, { parts }: Prompt): SeenPrompt | undefined {
     const id = agent === null ? undefined : this.#lastOfAgent.get(keyOfAgent(runId, agent));
@@ -180,7 +185,10 @@ export class CacheDoctor {
     return kept > 0 && kept >= countChars(old) / 2 ? last : undefined;
   }
 
-  /** The beginning that a new conversation shares with the agent's previous conversation. */
+  /**
+   * Finds the beginning that a new conversation shares with the agent's previous conversation; null: there is none, or
+   * its tokens are unknown.
+   */
   #expectOfAgent(agent: string | null, now: SeenPrompt): Expectation | null {
     const before = agent === null ? undefined : this.#agents.get(agent);
     if (before === undefined || before.tokens === null || before.started_ms > now.started_ms) return null;
@@ -269,7 +277,8 @@ function seePrompt(record: ListedExchange, prompt: Prompt, usage: TokenUsage): S
 }
 
 /**
- * Lifetime of cache entries. Anthropic: 5 minutes, or an hour if requested. OpenAI: 5 to 60 minutes. Others: unknown.
+ * Returns the lifetime of cache entries: with cache points, 5 minutes, or an hour if requested; with automatic caching,
+ * 5 to 60 minutes.
  */
 function lifetimeOf(prompt: Prompt, { cache_write_1h_tokens }: TokenUsage): Lifetime {
   if (prompt.caching === 'automatic') return { least_ms: 5 * MINUTE_MS, most_ms: 60 * MINUTE_MS };
@@ -321,8 +330,8 @@ function isHead({ place }: PromptPart): boolean {
 }
 
 /**
- * A name that requests with the same tool names share. Without tools, requests share it if their system prompts begin
- * alike. null: the request has neither.
+ * Makes a name that requests to the same provider, path and model share if they have the same tool names, or if they
+ * have no tools and their system prompts begin alike. null: the request has neither tools nor a system prompt.
  */
 function nameAgent({ provider, path, model }: ListedExchange, { parts }: Prompt): string | null {
   const tools = parts.filter(({ place }) => place === 'tool').map(({ label }) => label);

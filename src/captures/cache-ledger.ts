@@ -1,8 +1,8 @@
 /**
  * Keeps what turns lost by cache misses, by day, agent, cause and place. The exchanges are divided into parts by id.
- * The ledger examines each exchange once and keeps sums for each part. For a question it adds these sums up. It begins
- * with the newest part, and goes back only as far as needed. Pure except for its source; capture reader and command
- * line.
+ * The ledger keeps sums for each part, so that an exchange is not examined for each question. For a question it adds
+ * these sums up. It begins with the newest part, and goes back only as far as needed. Pure except for its source;
+ * capture reader and command line.
  *
  * Memory: at most PART_CELLS sums of some hundred bytes for each part, and MAX_PARTS parts; older exchanges are not
  * examined. Further sums of a part count under {@link OTHER_AGENTS}, without a place. At most two cache doctors at a
@@ -87,7 +87,7 @@ export class CacheLedger {
     this.#kept = kept;
   }
 
-  /** Reads the stored parts, at the first question, because it throws if the store is damaged. */
+  /** Reads the stored parts at the first question, not in the constructor, because a damaged store throws. */
   #load(): void {
     for (const { first_id, value } of this.#kept?.cacheParts() ?? [])
       this.#parts.set(first_id, LedgerPart.from(first_id, value));
@@ -98,7 +98,7 @@ export class CacheLedger {
    * Examines exchanges, from the newest part back to the first one that has exchanges of a day.
    * @param range up to the last exchange that is indexed
    * @param hasTime called before each exchange
-   * @returns whether every exchange from that day on is examined
+   * @returns whether every exchange from that day on is examined, as far back as MAX_PARTS parts reach
    */
   follow(source: ExchangeSource, range: IdRange, fromDay: string, hasTime: () => boolean): boolean {
     this.#load();
@@ -217,12 +217,13 @@ export class CacheLedger {
 
 /** The sums of exchanges with consecutive ids. */
 class LedgerPart {
-  /** The first id that existed when it was examined. */
+  /** The first id of the part that existed when the part was examined. */
   readonly first_id: number;
+  /** The first id that the part can contain. */
   readonly from_id: number;
   /** Id of the next exchange to examine. */
   next_id: number;
-  /** UTC day on which the last examined exchange ended; '9999' before the first. */
+  /** The latest UTC day on which an examined exchange ended; '9999' before the first exchange is examined. */
   last_ended_day = '9999';
   /** Exchanges that are read but not examined yet; the next one is last. */
   #batch: ListedExchange[] = [];

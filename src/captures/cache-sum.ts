@@ -67,7 +67,7 @@ export function totalsOf({ verdict, lost_tokens, cost_usd, is_estimate }: CacheL
 export function missOf(look: CacheLook, runId: string): SummedMisses | null {
   const { verdict, cause, agent, difference, lost_tokens, cost_usd } = look;
   if (verdict !== 'miss' || cause === null) return null;
-  // The place is left out, because message numbers and the order of tools differ from turn to turn.
+  // Message numbers and the order of tools differ from turn to turn, so they are left out of the place.
   const isOrder = cause === 'tools_reordered';
   const place = isOrder ? null : (difference?.place.replace(/^message .*/, 'a message') ?? null);
   return { cause, agent, place, misses: 1, lost_tokens, cost_usd, runs: [runId] };
@@ -116,7 +116,7 @@ export class CacheSum {
   }
 }
 
-/** The sum of two costs in dollars; null: neither is known. */
+/** Adds two costs in dollars. An unknown cost (null) counts as 0; null: neither is known. */
 function addDollars(a: number | null, b: number | null): number | null {
   return a === null || b === null ? (a ?? b) : a + b;
 }

@@ -37,7 +37,10 @@ interface CapturePart {
 
 /** How capture files are read. */
 interface CaptureFilesOptions extends Pick<ReaderOptions, 'cache_bytes' | 'data_key'> {
-  /** Receives each damaged exchange, which then counts as missing. Absent: a damaged exchange throws an error. */
+  /**
+   * Receives each damaged exchange. Listings then omit it, and `exchange` and `copy` return undefined; only `body` still
+   * throws. Absent: a damaged exchange throws an error.
+   */
   unreadable?: UnreadableExchanges;
 }
 
@@ -100,7 +103,7 @@ export class CaptureFiles implements ExchangeSource {
     this.#liveInode = live === null ? null : inodeOf(db);
   }
 
-  /** Exchanges in all files together. */
+  /** Number of exchanges in all files together, erased ones included. */
   get count(): number {
     return this.#parts.reduce((sum, { first_id, last_id }) => sum + last_id - first_id + 1, 0);
   }
@@ -167,7 +170,7 @@ export class CaptureFiles implements ExchangeSource {
   /**
    * Closes files and their caches when several files are open or many of their pages are mapped. The system would
    * reclaim the pages when memory is short, but until then they count as memory of this process. Later reads reopen the
-   * files. Must not be called during a listing.
+   * files. Does nothing within RELEASE_MS after a release. Must not be called during a listing.
    * @param pages false to release only when several files are open
    */
   async release(pages = true): Promise<void> {
@@ -209,7 +212,7 @@ export class CaptureFiles implements ExchangeSource {
     return reader;
   }
 
-  /** The live file's reader, reopened after a release; null: the file was rotated, and is sealed by now. */
+  /** Returns the live file's reader, reopened after a release; null: the path no longer leads to the opened file. */
   #readLive(part: CapturePart): CaptureReader | null {
     if (this.#live !== null) return this.#live;
     if (this.#liveInode !== null && inodeOf(this.#db) === this.#liveInode) {
@@ -230,7 +233,7 @@ export class CaptureFiles implements ExchangeSource {
     return null;
   }
 
-  /** @throws CaptureFileError also when the file holds less than its name says */
+  /** Opens the file of a part. @throws CaptureFileError also when the file holds less than its name says */
   #openPart(part: CapturePart): CaptureReader {
     const reader = openSealed(this.#db, part.path, this.#options);
     const { last_id: last } = reader.range();
@@ -247,8 +250,7 @@ export class CaptureFiles implements ExchangeSource {
 }
 
 /**
- * The inode of a file.
- * @returns null for a missing file
+ * Reads the inode of a file; null: the file is missing.
  */
 function inodeOf(path: string): bigint | null {
   return statSync(path, { bigint: true, throwIfNoEntry: false })?.ino ?? null;

@@ -175,7 +175,7 @@ class FiguresPart {
   /** Id of the next exchange to read. */
   next_id: number;
   count = 0;
-  /** When the last exchange of this part ended. */
+  /** The latest end of an exchange of this part. */
   ended_ms = Number.NEGATIVE_INFINITY;
   readonly columns: Record<(typeof COLUMNS)[number], Float64Array>;
   readonly flags = new Uint8Array(PART_IDS);
@@ -249,7 +249,7 @@ class FiguresPart {
   }
 }
 
-/** Sums in typed arrays, because a client waits while a month's exchanges are added up. */
+/** Adds up exchanges from typed arrays, because a client waits while a month's exchanges are added up. */
 class Sum {
   #exchanges = 0;
   #errors = 0;

@@ -169,8 +169,11 @@ export type FindStoredRun = (tally: RunTally) => Pick<ListedRun, 'task' | 'verdi
 export interface KeptState {
   /** The rows include all exchanges up to this one. */
   last_id: number;
+  /** Number of runs in the list. */
   runs: number;
+  /** Number of runs that left the list because it was full. */
   left_out: number;
+  /** Number of exchanges without a run. */
   without_run: number;
 }
 
@@ -640,8 +643,8 @@ export class CapturedRuns {
   }
 
   /**
-   * Sums the runs of a window, from the newest on. Captured runs that began more than WINDOW_LOOKED.began_ms before the
-   * window do not count. `is_whole` is false if WINDOW_LOOKED.runs or `not_before` ended the search early.
+   * Sums the runs of a window, from the newest on. Runs that began more than WINDOW_LOOKED.began_ms before the window do
+   * not count. `is_whole` is false if WINDOW_LOOKED.runs or `not_before` ended the search early.
    */
   sumWindow(source: ExchangeSource, question: WindowQuestion, hasTime: HasTime): WindowSums {
     const { from_ms, now_ms, query, of_query, not_before = 0 } = question;
@@ -722,7 +725,7 @@ export class CapturedRuns {
     return { test: compileRunQuery(query, reader, nowMs), keyOf, texts, findText, reader, isCovered };
   }
 
-  /** A test of runs by their values in columns, valid until a run changes. */
+  /** Makes a test of runs by their values in columns, valid until a run changes. */
   #searchSlots(search: RunSearch, query: RunQuery, nowMs: number): SlotSearch {
     const { columns } = this.#followed();
     const keyOfText = columns.number('run key', (key) => key);
@@ -935,8 +938,8 @@ export class CapturedRuns {
   }
 
   /**
-   * Whether the run's verdict is valid. A verdict from records alone is no longer valid after a person has marked the
-   * run good.
+   * Whether the run's verdict is valid: it includes all exchanges of the run. A verdict from records alone is no longer
+   * valid after a person has marked the run good, if this mark overrules all its reasons.
    * @param markOf reads the mark
    */
   #isJudged({ verdict, judged_id, tally }: ListedRun, markOf: MarkReader = this.#presentMark): boolean {
@@ -1102,13 +1105,13 @@ function hasDifference({ verdict }: ListedRun): boolean {
 
 const MARKED_GOOD: RunWords = { ...NO_WORDS, mark: 'good' };
 
-/** Judges a run by its records and bodies. */
+/** Judges a run by its records and bodies. `golden` is null if the run is too long or cannot be read now. */
 function judgeWhole(source: ExchangeSource, { tally }: ListedRun): NonNullable<ListedRun['verdict']> {
   const { run_id, exchanges } = tally.summary;
   const isTooLong = exchanges > CAPTURE_JUDGED_EXCHANGES;
   const within = new RunWithin(source, tally.first_id, tally.last_id);
   const summary = isTooLong ? null : summarizeRun(within, run_id!);
-  // The exchanges existed, but they cannot be read now.
+  // The run has too many exchanges, or they existed but cannot be read now.
   if (summary === null) return { golden: null, reasons: [], is_whole: true };
   return { golden: summary.golden, reasons: summary.reasons, is_whole: true };
 }
@@ -1125,7 +1128,7 @@ function isShort({ tally: { first_id, last_id } }: ListedRun): boolean {
   return last_id - first_id < SHORT_RUN_EXCHANGES;
 }
 
-/** One run of a source whose exchanges lie between two ids, both included. */
+/** A source limited to the exchanges between two ids, both included. It is used to read one run. */
 export class RunWithin extends SourcePart {
   readonly #firstId: number;
   readonly #lastId: number;

@@ -5,7 +5,7 @@ import type { ExchangeSource } from './exchange-source.ts';
 
 /**
  * Lists the child runs in one pass over the records.
- * @returns the first NAMED_CHILD_RUNS, in the order of their beginning
+ * @returns the first NAMED_CHILD_RUNS, in the order in which their first exchanges were stored
  */
 export function listChildRuns(source: ExchangeSource, runId: string): ChildRunName[] {
   const found = new Map<string, ChildRunName>();

@@ -17,7 +17,10 @@ interface ExchangeCost {
 const FREE: ExchangeCost = { usd: null, basis: null, is_unknown: false };
 const UNKNOWN: ExchangeCost = { usd: null, basis: null, is_unknown: true };
 
-/** Prices an exchange. An exchange that is not a turn, has no answer, or was answered by the student costs nothing. */
+/**
+ * Prices an exchange. Nothing is charged for an exchange that is not a turn, that the student answered, or that failed
+ * without reported output tokens.
+ */
 export function priceExchange(exchange: ListedExchange, prices: Prices): ExchangeCost {
   const { kind, shape, served_by, model, usage } = exchange;
   if (kind !== 'turn' || served_by === 'student') return FREE;

@@ -94,7 +94,7 @@ export class FigureCube {
     for (const part of this.#parts.values()) if (part.is_complete) this.#unkept.add(part);
   }
 
-  /** Reads the stored parts, at the first question, because it throws if the store is damaged. */
+  /** Reads the stored parts at the first question, not in the constructor, because a damaged store throws. */
   #load(): void {
     for (const { first_id, value } of this.#kept?.figureParts() ?? [])
       this.#parts.set(first_id, CubePart.from(first_id, value));
@@ -162,7 +162,7 @@ export class FigureCube {
 
   /**
    * Reads exchanges, from the newest part on, back to a day.
-   * @returns whether every exchange from that day on is included
+   * @returns whether every exchange from that day on is included, except those that are not indexed yet
    */
   follow(
     source: Pick<ExchangeSource, 'summaries' | 'endedBefore'>,
@@ -212,8 +212,9 @@ function startOfPart(id: number): number {
 
 /** The sums of exchanges with consecutive ids. */
 class CubePart {
-  /** The first id that existed when it was read. */
+  /** The first id of the part that existed when the part was read. */
   readonly first_id: number;
+  /** The first id that the part can contain. */
   readonly from_id: number;
   readonly #endId: number;
   /** Id of the next exchange to read. */

@@ -1,6 +1,6 @@
 /**
  * The content of `understudy inspect`, without its layout: the runs of a capture database with their verdicts, and one
- * run as a conversation. Pure except for its source. Command line, main thread.
+ * run as a conversation. Pure except for its source. Command line, main thread; capture reader.
  *
  * Memory: the list of runs scans the records once and chains the exchanges of each run (run-chains.ts). Then it reads
  * the requested runs, at most JUDGED_RUNS runs and about JUDGED_EXCHANGES exchanges side by side, and yields each run.
@@ -109,8 +109,8 @@ interface RunTable extends RunListEnd {
 /** Counts of what a list of runs leaves out. */
 export interface RunListEnd {
   /**
-   * Number of earlier runs beyond the limit. With a filter by verdict, it is the number of earlier runs that were not
-   * examined, because enough later runs matched.
+   * Number of earlier runs beyond the limit; with a filter by verdict, of earlier runs that were not examined, because
+   * enough later runs matched. The runs that a command does not keep are added to this number.
    */
   left_out_runs: number;
   /** The sum of all exchanges without a run; null without such exchanges. */
@@ -142,6 +142,7 @@ export type KeptVerdict = (tally: RunTally) => GoldenReason[] | null;
 export interface RunFilter {
   /** Runs that continued at this time or later, in milliseconds since the epoch. */
   since_ms?: number;
+  /** true: only golden runs; false: only other runs; absent: both. */
   golden?: boolean;
   /** Maximum number of runs; the latest are shown. */
   limit?: number;
@@ -188,7 +189,8 @@ export class RunList {
   }
 
   /**
-   * Yields the matching runs by first appearance, each when it is judged.
+   * Yields the matching runs by first appearance, each soon after it is judged. With a filter by verdict and a limit, the
+   * runs are yielded after all of them are judged.
    * @param words external statements about runs, by id
    * @param tell receives the number of judged runs
    * @returns what the list leaves out
@@ -329,7 +331,7 @@ function listIds(chains: RunChains, runs: Iterable<ChainedRun>): Float64Array {
   return Float64Array.from(ids).sort();
 }
 
-/** Summarises every run. */
+/** Summarises the runs that the filter selects; without a filter, all runs. */
 export async function summarizeRuns(
   source: ExchangeSource,
   words: ReadonlyMap<string, RunWords> = new Map(),
@@ -621,7 +623,7 @@ export function readTurn(source: ExchangeSource, id: number): ReadTurn | null {
   return copy === undefined ? null : readStoredTurn(copy);
 }
 
-/** Marks a turn whose bodies no longer exist as undecodable, whatever was found in them before. */
+/** Marks a turn whose bodies cannot be read (any more) as undecodable, whatever was found in them before. */
 function markUnread<T extends ListedExchange>(record: T, turn: ReadTurn | null): T {
   const isUnread = turn === null && record.kind === 'turn' && record.shape !== null;
   return isUnread ? { ...record, undecodable: true } : record;

@@ -3,7 +3,7 @@
  * used it. Reads answers that are at most LOOKED_MS old. Pure except for its source; capture reader and command line.
  *
  * Bounds: LOOKED_EXCHANGES of the newest exchanges, LOOKED_CREDENTIALS credentials, and one answer per SAMPLE_MS for
- * each credential. Memory: about 60 bytes for each of these exchanges, which are read once.
+ * each credential. Memory: about 60 bytes for each of these exchanges.
  */
 
 import { type LimitReading, readLimits } from '../domain/provider-limits.ts';
@@ -31,8 +31,10 @@ export interface LimitAhead {
   credential: string | null;
   provider: string;
   name: string;
+  /** As the provider reported it; null: not reported. */
   limit: number | null;
   remaining: number | null;
+  /** From 0 to 1; null: unknown. */
   used_share: number | null;
   /** RFC 3339; null: unknown. */
   resets_at: string | null;
@@ -69,7 +71,7 @@ interface RunTokens {
 /** The fields of an exchange that are needed here. */
 interface SeenExchange {
   id: number;
-  /** When its answer began. */
+  /** When its answer began; without an answer, when the exchange began. */
   at_ms: number;
   /** null: not answered by the provider. */
   client: Pick<Client, 'credential' | 'provider'> | null;
@@ -80,7 +82,7 @@ interface SeenExchange {
 /** Number of consecutive ids in one part. */
 const PART_IDS = 1_024;
 
-/** The newest exchanges, of which each is read once. */
+/** The newest exchanges. They are read once, except for those of the last part, which each call reads again. */
 export class LimitTraffic {
   /** Complete parts by their first id. */
   readonly #parts = new Map<number, SeenExchange[]>();
@@ -217,7 +219,7 @@ function readClient(source: ExchangeSource, client: Client): LimitAhead[] {
 }
 
 /**
- * When the limit is used up at the rate of the last hour.
+ * Computes when the limit is used up at the rate of the last hour; null: it resets earlier, or the rate is unknown.
  * @param list readings, newest first
  */
 function foretell(list: readonly (LimitReading & { at_ms: number })[]): number | null {

@@ -139,7 +139,7 @@ function describe(before: PromptPart, after: PromptPart | undefined): PromptDiff
   };
 }
 
-/** Characters that both texts begin with. */
+/** Counts the characters (UTF-16 units) that both texts begin with. */
 export function commonLength(a: string, b: string): number {
   const most = Math.min(a.length, b.length);
   let at = 0;
@@ -147,7 +147,7 @@ export function commonLength(a: string, b: string): number {
   return at;
 }
 
-/** Characters that both texts end with. */
+/** Counts the characters (UTF-16 units) that both texts end with. */
 export function commonEnd(a: string, b: string): number {
   const most = Math.min(a.length, b.length);
   let at = 0;

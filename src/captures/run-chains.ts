@@ -229,7 +229,7 @@ export class RunChains {
     return place;
   }
 
-  /** @returns −1 if absent */
+  /** Finds the place of the run with a key; −1: the run is not known. */
   #placeOf(key: Uint32Array): number {
     const { keys } = this.#columns;
     const mask = this.#table.length - 1;
@@ -298,7 +298,7 @@ function readKey(runId: string): Uint32Array {
 /** Up to this many unwanted records in a row are read and dropped, because records are read in blocks. */
 const PASSED_OVER = 64;
 
-/** The records of these ascending ids; missing ones are left out. */
+/** Reads the records of these ascending ids; missing ones are left out. */
 export function* readSummaries(source: ExchangeSource, ids: Iterable<number>): Generator<ListedExchange> {
   let listed: Iterator<ListedExchange> | null = null;
   let at: ListedExchange | undefined;

@@ -24,7 +24,7 @@ export interface RunsWithText {
   covers(exchangeId: number): boolean;
   /**
    * Reads the texts of a run.
-   * @returns the place of the text; null if the run does not contain it
+   * @returns the place of the text; null if the text was not found in what could be read of the run
    */
   read(runId: string): FoundText | null;
 }

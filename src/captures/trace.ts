@@ -41,8 +41,8 @@ export interface TracedRun extends ChainedRun {
 }
 
 /**
- * Reads a run's records.
- * @returns null when they no longer exist
+ * Reads the fields that precede the turns of a run from the run's records.
+ * @returns null when the records no longer exist
  */
 export function describeRun(source: ExchangeSource, chains: RunChains, run: ChainedRun): TracedRun | null {
   let described: TracedRun | null = null;
@@ -145,7 +145,7 @@ export function readTask(turn: NormalTurn): string {
   return '';
 }
 
-/** One turn of a trace. */
+/** One turn of a trace. `system` and `tools` are null if they are the same as in the turn before. */
 interface ToldTurn {
   seq: number | null;
   exchange_id: number;
@@ -159,12 +159,15 @@ interface ToldTurn {
   served_by: ListedExchange['served_by'];
 }
 
+/** The proof at the end of a trace. */
 interface Provenance {
   exchanges: number;
   first_seq: number | null;
   last_seq: number | null;
   gaps: [from: number, to: number][];
+  /** Whether nothing of the run is missing (MISSING). */
   complete: boolean;
+  /** Whether the run is golden. */
   supports_universal_claims: boolean;
   reasons: GoldenReason[];
   /** The first TOLD_ENDS failed exchanges: who ended them, and why; absent: no exchange failed. */
