@@ -19,8 +19,8 @@ export interface ByteEngine {
   /**
    * Finds the first position in [from, to) at which a needle begins; the needle may end beyond `to`.
    * @param needles the result of `packNeedles`
-   * @returns the position; -1 if no needle was found; -2 if the search reached its limit of compared bytes, which only
-   *   bytes made to slow it down should cause
+   * @returns the position; -1 if no needle was found; only from the addon: -2 if the search reached its limit of
+   *   compared bytes, which only bytes made to slow it down should cause
    */
   findAnyNeedle(bytes: Uint8Array, from: number, to: number, needles: Uint8Array): number;
 
@@ -35,7 +35,8 @@ export interface ByteEngine {
 
   /**
    * Whether the bytes need no further search: they contain no suspect, no needle, no escaped token character, and no
-   * base64 of `chars` characters. Most bodies need only this call.
+   * base64 of `chars` characters. The addon also returns false if its search reached the limit of compared bytes. Most
+   * bodies need only this call.
    */
   isPlain(bytes: Uint8Array, needles: Uint8Array, chars: number): boolean;
 

@@ -92,6 +92,7 @@ function findCompiler() {
 }
 
 /**
+ * Finds the first of these compilers that runs; null if none runs.
  * @param {string[]} compilers
  * @returns {{ compiler: string, version: string } | null}
  */

@@ -44,6 +44,7 @@ interface SharedChanges {
    */
   serveCatalog(catalog: CatalogHandle, vectorsId: string): void;
   /**
+   * Adds an empty index to the catalog.
    * @param group name of a group of indexes that are listed together; empty: no group
    * @param blockBits each block except the last has 2^`blockBits` vectors
    * @throws Error if the name is in use
@@ -99,9 +100,12 @@ export interface SharedSearches {
    * @param looks for each walk through the graph, its number of candidates; in ascending order
    * @param margins for each walk except the last: how far the last candidate must be below the last result
    * @param compared minimum number of candidates that are compared exactly
+   * @param error largest error of the graph's similarities
+   * @param minSimilarity less similar vectors are not found
    * @param comparedMax maximum number of vectors that are compared one by one; if more are needed, the result is null
    * @param kind only vectors of this kind are found; null: all kinds
-   * @param preferred receives 1 for each result of the family
+   * @param similarities receives the exact similarity of each result
+   * @param preferred receives 1 for each result of the family, 0 for the others
    * @returns names, best first; at most `k`
    */
   searchShared(
@@ -127,6 +131,7 @@ export interface SharedSearches {
 /** All functions throw an Error with the library's message, and a TypeError or RangeError for invalid arguments. */
 export interface GraphEngine extends Widths, SharedChanges, SharedSearches {
   /**
+   * Creates an empty graph.
    * @param capacity maximum number of points
    * @param links maximum number of neighbours of a point; twice as many on the lowest level
    * @param efConstruction number of candidates considered as neighbours of a new point
@@ -150,7 +155,7 @@ export interface GraphEngine extends Widths, SharedChanges, SharedSearches {
    * is already marked.
    */
   markRemoved(graph: Graph, label: number): void;
-  /** Throws while the graph is being written. */
+  /** Changes the maximum number of points. Throws while the graph is being written. */
   resizeGraph(graph: Graph, capacity: number): void;
   /** Number of points, including those marked as removed. */
   countPoints(graph: Graph): number;

@@ -19,7 +19,8 @@ export interface Widths {
 const PLACES = ['./build/', '../../native/build/'];
 
 /**
- * @param file name of an addon
+ * Loads an addon.
+ * @param file name of the addon
  * @returns the addon; null if it was not compiled, was compiled for another platform, or lacks one of the functions
  */
 export function loadFunctions<Functions>(file: string, names: readonly string[]): Functions | null {

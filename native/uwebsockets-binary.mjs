@@ -17,6 +17,7 @@ const LIST = fileURLToPath(new URL('uwebsockets.sha256', import.meta.url));
 const BINARY = 'uws.node';
 
 /**
+ * Reads the list of hashes.
  * @param {string} text lines as sha256sum writes them; lines that begin with # are comments
  * @returns {Map<string, string>} path below node_modules → hexadecimal hash
  * @throws {Error} for any other line
@@ -61,6 +62,7 @@ export function findBinaries() {
 }
 
 /**
+ * Compares the hash of each binary with the list.
  * @param {Map<string, string>} hashes
  * @param {{ name: string, path: string }[]} binaries
  * @returns {{ name: string, hash: string, verdict: 'listed' | 'other' | 'unlisted' }[]}

@@ -39,6 +39,7 @@ class Graph {
   size_t capacity() const { return points_.max_elements_; }
 
   /**
+   * Adds a point.
    * @throws std::range_error for numbers that are not valid in a vector
    */
   void Add(const float* vector, uint32_t label) {

@@ -257,6 +257,7 @@ class SharedIndex {
   // ---- Any thread that has entered the gate ----
 
   /**
+   * Finds the best matches of a vector.
    * @returns false, without matches, if the search would take too long on this thread
    */
   bool Search(const float* vector, const float* projected, size_t graph_dimensions, const SearchPlan& plan,

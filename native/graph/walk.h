@@ -29,6 +29,7 @@ using Near = std::pair<float, tableint>;
 class Walk {
  public:
   /**
+   * Prepares a search for points near the vector.
    * @throws std::range_error for numbers that are not valid in a vector
    */
   Walk(const Graph& graph, const float* vector)

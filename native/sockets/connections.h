@@ -313,7 +313,7 @@ inline void PauseAccepting(int listener) {
   Get().counters.accept_pauses.fetch_add(1, std::memory_order_relaxed);
 }
 
-/** @returns how many listeners of this thread were resumed */
+/** Resumes the paused listeners of this thread. @returns how many there were */
 inline uint32_t ResumeAccepting() {
   if (paused == nullptr) return 0;
   const auto count = static_cast<uint32_t>(paused->size());
