@@ -36,14 +36,14 @@ export function findFramingGuard(isSecure: boolean): FramingGuard {
 /** The counts of connections, in the form of the gateway's stats. */
 export interface ConnectionCounts {
   open: number;
-  /** 0: there is no cap. */
+  /** The caps, in total and for each address; 0: there is no cap. */
   max: number;
   max_per_address: number;
   /** Counts since the start: connections beyond the caps, and messages that two parsers could read differently. */
   refused: { total: number; per_address: number; framing: number };
   /** Requests that were ended because their bodies came too slowly. */
   slow_uploads: number;
-  /** Connections that waited while no descriptor was free. */
+  /** How often a listener paused because no descriptor was free for a new connection. */
   accept_pauses: number;
 }
 

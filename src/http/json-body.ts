@@ -59,7 +59,7 @@ function findUtf8Fault(buffer: Buffer): number {
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 
-/** @throws CatalogueError `malformed_request` for JSON that is deeper or larger than a body may be */
+/** Checks the bounds of a body. @throws CatalogueError `malformed_request` for JSON that is too deep or too large */
 function boundJson(buffer: Buffer): void {
   const { depth: maxDepth, values: maxValues, keys: maxKeys } = JSON_BOUNDS;
   /**
@@ -110,7 +110,7 @@ function refuse(what: string, offset: number): never {
 /** Number of bytes of a text that are read one by one before the native search takes over. */
 const SHORT_TEXT_BYTES = 32;
 
-/** @returns the index of the closing quote, or the buffer's length */
+/** Skips a text. @returns the index of the closing quote; the buffer's length if the text has none */
 function skipText(buffer: Buffer, from: number): number {
   let at = from;
   const near = Math.min(buffer.length, from + SHORT_TEXT_BYTES);

@@ -419,14 +419,14 @@ interface ReadFields {
   is_go_ahead_due: boolean;
 }
 
-/** @param slot of the request's head, which `takeHead` has returned */
+/** Reads the header lines of a request whose head the addon knows. @param slot which `takeHead` has returned */
 function recallFields(slot: number, req: HttpRequest): ReadFields {
   const { headers, content_length } = recallHeaders(slot, req);
   const verdict = judgeFraming(content_length, content_length === null ? 0 : 1, null, 0);
   return { headers, verdict, is_switch: false, is_go_ahead_due: false };
 }
 
-/** @param mark the addon's mark; '' without the addon */
+/** Reads the header lines of a request one by one. @param mark the addon's mark; '' without the addon */
 function readFields(req: HttpRequest, mark: string): ReadFields {
   const headers: string[] = [];
   let contentLength: string | null = null;

@@ -66,7 +66,7 @@ const REFUSAL_OF_CODE: Readonly<Record<string, number>> = {
 /** The listeners of this thread. */
 const listeners = new Set<PlainListener>();
 
-/** @throws Error when the address cannot be bound */
+/** Starts a listener on node:http. @throws Error when the address cannot be bound */
 export function listenPlainly(options: ServerOptions): Promise<HttpServer> {
   return new PlainListener(options).listen();
 }

@@ -194,7 +194,7 @@ function splitLines(lines: string): string[] {
   return pairs;
 }
 
-/** Flat pairs → pairs. */
+/** Converts flat pairs to a list of pairs. */
 function pairsOf(headers: readonly string[]): [string, string][] {
   const pairs: [string, string][] = [];
   for (let at = 0; at < headers.length; at += 2) pairs.push([headers[at]!, headers[at + 1]!]);

@@ -1,6 +1,7 @@
 /**
  * Checks that no other process has a port before several threads share it. Sharing (SO_REUSEPORT) switches off the
- * system's own check, so a second process would receive half of the first one's requests unnoticed. Main thread.
+ * system's own check, so a second process would receive half of the first one's requests unnoticed. Main thread; a
+ * server thread for its own port with TLS, and to find out why it cannot listen.
  */
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';

@@ -27,6 +27,7 @@ export function sourceOf({ remote, model_dir }: EmbeddingChoice): EmbedderSource
 }
 
 /**
+ * Lists the ways to open an embedder whose vectors a search can use until the new embedder's vectors exist.
  * @param choice the current configuration
  * @param record the embedder of the stored vectors; null if unknown
  * @returns functions that open an embedder, best first; each rejects if its embedder cannot be opened, and the one for

@@ -159,7 +159,7 @@ export class GraphFolder {
     });
   }
 
-  /** @param places as JSON, without the brackets */
+  /** Writes the list of a graph, and publishes it with a rename. @param places as JSON, without the brackets */
   async #putList(name: string, list: Omit<GraphList, 'places'>, places: string): Promise<void> {
     const text = `${JSON.stringify(list).slice(0, -1)},"places":[${places}]}`;
     const path = join(this.#dir, `${name}.json`);
@@ -209,7 +209,8 @@ function isGraphOf(name: string, file: string): boolean {
 }
 
 /**
- * @returns the list's places as JSON, without the brackets; made in steps, so that a long list does not delay searches
+ * Makes the places of a list, as JSON without the brackets. Works in steps, so that a long list does not delay
+ * searches.
  */
 async function sumPlaces(
   index: SavableIndex,
@@ -229,7 +230,7 @@ async function sumPlaces(
   return parts.join(',');
 }
 
-/** @returns the id of a place whose vector has not changed; null otherwise */
+/** Finds the vector of a place. Returns its id; null if the vector was removed or has changed. */
 function matchPlace(
   index: SavableIndex,
   [name, crc]: [string, number],
@@ -244,7 +245,7 @@ function sumVector({ buffer, byteOffset, byteLength }: Float32Array): number {
   return crc32(new Uint8Array(buffer, byteOffset, byteLength));
 }
 
-/** Length and checksum of the file, after an fsync. */
+/** Syncs the file to the disk, and returns its length and checksum. */
 async function sumFile(path: string): Promise<{ bytes: number; crc: number }> {
   const handle: FileHandle = await open(path, 'r+');
   try {

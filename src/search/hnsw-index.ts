@@ -339,6 +339,7 @@ export class HnswIndex implements SavableIndex {
   }
 
   /**
+   * Walks the graph.
    * @returns ids, best first, valid until the next search; `similaritiesFound` has their similarities
    */
   #searchGraph(graph: Graph, vector: Float32Array, wanted: number): Uint32Array {

@@ -38,7 +38,7 @@ interface SharedQuery {
   min_similarity: number;
   /** null: any. */
   kind: string | null;
-  /** Empty: no filter. */
+  /** Matches of this family are marked as preferred; empty: none is. */
   family: string;
 }
 
@@ -112,7 +112,8 @@ export class SharedIndexes {
   }
 
   /**
-   * @returns best first, like `VectorIndex.search`
+   * Searches an index.
+   * @returns best first, like `VectorIndex.search`; null if the index's thread must search
    */
   search({ name, vector, k, min_similarity, kind, family }: SharedQuery): SharedMatch[] | null {
     if (k > this.#similarities.length) {

@@ -55,7 +55,7 @@ export class MergedRuns {
     if (this.#waiting.length > 0) this.#start();
   }
 
-  /** The oldest texts, as many as fit into a run, at least one. */
+  /** Takes the oldest requests whose texts fit into one run together; at least one request. */
   #take(): Asked[] {
     let texts = 0;
     const end = this.#waiting.findIndex((asked, at) => {

@@ -60,7 +60,7 @@ export class OnnxEmbedder implements Embedder {
     return new OnnxEmbedder(compute, (await compute(MODEL_TASK, input)) as ModelFacts, parallel, modelDir);
   }
 
-  /** Texts that wait for a run. */
+  /** Number of texts that wait for a run. */
   get waiting(): number {
     return this.#batcher.waiting;
   }

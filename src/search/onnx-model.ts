@@ -72,6 +72,7 @@ export class OnnxModel {
   }
 
   /**
+   * Loads an export, and runs it once.
    * @param dir of an export: `model.onnx` or `onnx/model.onnx`, `tokenizer.json`, and the files beside them
    * @throws Error with one line that names the folder and its fault
    */
@@ -120,6 +121,7 @@ export class OnnxModel {
   }
 
   /**
+   * Embeds texts, in batches of similar length.
    * @param texts each is cut at EMBEDDING_TEXT_CHARACTERS and at the model's token limit
    * @returns the vectors, one after another, each of length 1 or all zeros; in shared memory, which is passed to
    *   another thread without a copy
@@ -154,7 +156,7 @@ export class OnnxModel {
     return cut;
   }
 
-  /** @returns a vector for each text of the batch, not yet normalised */
+  /** Runs the graph once. Returns a vector for each text of the batch, not yet normalised. */
   async #run(batch: readonly Encoded[]): Promise<Float32Array> {
     const rows = batch.length;
     // At least one column, because a graph may refuse zero tokens.
@@ -285,9 +287,7 @@ function openTokenizer(json: object, config: object): Tokenizer {
   }
 }
 
-/**
- * @returns the parsed file; an empty object if it does not exist
- */
+/** Reads a file with a JSON object; a missing file counts as an empty object. @throws Error for any other content */
 function readJson(dir: string, name: string): Record<string, unknown> {
   const file = join(dir, name);
   if (!existsSync(file)) return {};
@@ -338,7 +338,7 @@ function readTokensMax(dir: string, tokenizerConfig: Record<string, unknown>): n
   return Math.floor(Math.min(EMBEDDING_TOKENS_MAX, ...named));
 }
 
-/** Hash of everything that determines the vectors. */
+/** Hashes the graph, the tokenizer and the kind of pooling. The token limit, which cuts long texts, is not included. */
 function hashFiles(dir: string, graphFile: string): string {
   const hash = createHash('sha256').update(readFileSync(graphFile));
   for (const name of ['tokenizer.json', 'tokenizer_config.json', '1_Pooling/config.json']) {

@@ -38,7 +38,8 @@ interface RemoteEmbedderOptions {
 }
 
 /**
- * The library is loaded only if there is a service: it takes a tenth of the start of every thread that imports it.
+ * Opens the pool of connections. The library is loaded only if there is a service: it takes a tenth of the start of
+ * every thread that imports it.
  */
 async function openPool({
   url,

@@ -68,6 +68,7 @@ export class SharedIndex {
   }
 
   /**
+   * Makes searches use this graph from now on.
    * @param ids by point; null for a point that is marked as removed
    */
   takeGraph(graph: Graph, ids: readonly (number | null)[]): void {

@@ -45,7 +45,7 @@ export class TextBatcher {
     this.#options = options;
   }
 
-  /** Texts that wait for a run. */
+  /** Number of texts that wait for a run. */
   get waiting(): number {
     return this.#waiting.length;
   }

@@ -9,6 +9,7 @@
 const VECTOR_NUMBER_MAX = 2 ** 20;
 
 /**
+ * Checks a vector.
  * @throws RangeError for a wrong number of dimensions, or a number that is not finite or far too large
  */
 export function checkVector(vector: Float32Array, dimensions: number): void {

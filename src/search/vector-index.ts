@@ -33,17 +33,15 @@ export interface VectorIndex {
    *   VECTOR_NUMBER_MAX; then nothing has changed
    */
   add(id: number, vector: Float32Array): void;
-  /**
-   * @returns false if there was no such vector
-   */
+  /** Removes a vector. Returns false if there was no such vector. */
   remove(id: number): boolean;
   has(id: number): boolean;
   /**
-   * The vector; undefined for an unknown id. A view of the index's own numbers, valid until the next change: only for
-   * reading.
+   * Returns a copy of the vector, with the numbers as the index stores them (rounded); undefined for an unknown id.
    */
   get(id: number): Float32Array | undefined;
   /**
+   * Finds the vectors that are most similar to `vector`.
    * @param vector of length 1
    * @param k maximum number of results, ≥ 0
    * @param accept filters ids; if at least `k` accepted vectors are similar enough, `k` results are returned

@@ -14,7 +14,7 @@ export interface SparseRow {
 /** Number of iterations; more do not change the evaluation. */
 const ROUNDS = 6;
 
-/** @returns a [width, count] matrix, row by row, with orthonormal columns */
+/** Finds the first `count` directions. @returns a [width, count] matrix, row by row, with orthonormal columns */
 export function findAxes(rows: readonly SparseRow[], width: number, count: number): Float32Array {
   const random = createPrng(1);
   let basis = Float32Array.from({ length: width * count }, () => random.float() - 0.5);

@@ -138,6 +138,7 @@ const SOURCES: readonly Source[] = [
 ];
 
 /**
+ * Reads the texts of the corpus, and fetches packages that the cache lacks.
  * @param cacheDir folder for fetched packages
  * @returns distinct texts, always in the same order
  */
@@ -179,7 +180,7 @@ function splitPython(code: string): string[] {
   return code.split(/^(?=[ \t]*(?:async )?(?:def|class) )/m);
 }
 
-/** @returns the folder that the package was unpacked into */
+/** Fetches a package unless the cache has it, checks it and unpacks it. @returns the folder with its files */
 function fetchPackage(source: Source, cacheDir: string): string {
   const dir = join(cacheDir, source.spec.replace(/[^\w.-]/g, '_'));
   mkdirSync(dir, { recursive: true });

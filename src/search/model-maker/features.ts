@@ -34,7 +34,7 @@ function mix(key: number): number {
   return (((key * MULTIPLIERS[0]) % PRIMES[0]) * MULTIPLIERS[1]) % PRIMES[1];
 }
 
-/** @returns hash of a word from its bytes 1 … 256; a sum, so the graph needs no order within the word */
+/** Hashes a word of bytes 1 … 256. The hash is a sum, so the graph needs no order within the word. */
 function hashWord(bytes: readonly number[]): number {
   let sum = 0;
   for (const [i, byte] of bytes.entries()) {
@@ -49,7 +49,8 @@ function bucketOf(kind: number, value: number): number {
 }
 
 /**
- * @param ids token ids of a text
+ * Counts the pieces of a text.
+ * @param ids token ids of the text
  * @param commonBuckets word buckets with a lower weight
  * @returns weight by bucket, from the number of occurrences of each piece
  */
@@ -63,7 +64,7 @@ export function countPieces(ids: readonly number[], commonBuckets: ReadonlySet<n
   return counts;
 }
 
-/** @returns the buckets of all pieces of a word; the last is that of the whole word */
+/** Returns the buckets of all pieces of a word; the last is that of the whole word. */
 export function bucketsOfWord(b: readonly number[]): number[] {
   const buckets: number[] = [bucketOf(0, b[0]!), bucketOf(1, b.at(-1)!)];
   for (let i = 0; i + 1 < b.length; i++) {

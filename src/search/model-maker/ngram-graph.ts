@@ -161,7 +161,7 @@ function projectSketch(
   g.node('Div', [joined, g.node('Max', [length, g.float(1e-9)])], {}, 'sentence_embedding');
 }
 
-/** @returns the bytes of model.onnx */
+/** Writes the graph. Returns the bytes of model.onnx. */
 export function writeNgramGraph(weights: NgramWeights): Uint8Array {
   const g = new OnnxGraph();
   const o = makeOperations(g);

@@ -109,6 +109,7 @@ export class OnnxGraph {
   }
 
   /**
+   * Adds a node.
    * @param name name of the output; default: a new one
    * @returns the node's output
    */
