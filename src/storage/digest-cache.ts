@@ -54,6 +54,7 @@ export class DigestCache {
   #bytes: number;
 
   /**
+   * Opens a cache.
    * @param path path of the file; created if missing, replaced if damaged
    * @param code identifies the code that computes digests; digests of other code are not used
    * @param dataKey encrypts the values; null: no encryption. A file with another key is replaced

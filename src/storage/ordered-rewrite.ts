@@ -84,7 +84,7 @@ export async function rekeyCaptures(
   return { before_bytes, after_bytes: measureFiles(capture_db) };
 }
 
-/** @throws DataKeyError if the newest file has another key */
+/** Checks the key of the newest file. @throws DataKeyError if the file has another key */
 async function refuseOtherKey(db: string, key: Uint8Array): Promise<void> {
   const path = isThere(db) ? db : listSealed(db).at(-1)!.path;
   await closeEnv(openCaptureEnv(path, 'read', key));

@@ -152,7 +152,7 @@ export async function settlePlan(
   }
 }
 
-/** Moves the new files and folders to their places. */
+/** Moves the new files and folders to their places, removes what is useless now, and removes the plan. */
 export function finishPlan({ data_dir: dataDir }: PlanPlace, plan: RekeyPlan, step: () => void): void {
   const folders = new Set<string>([dataDir]);
   for (const { from, to } of plan.moves) {

@@ -116,7 +116,7 @@ export async function rekeyData(options: RekeyOptions, progress: RekeyProgress):
   }
 }
 
-/** @throws RekeyError if the captures were changed to another key than this one */
+/** Checks the key of the captures. @throws RekeyError if they were changed to another key than this one */
 function refuseOtherChange(captureDb: string, toId: string | null): void {
   const change = readKeyChange(captureDb);
   if (change === null || change.to === toId) return;

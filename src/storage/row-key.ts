@@ -62,7 +62,7 @@ export function decodeRowKey(bytes: Uint8Array): (string | number)[] {
   return key;
 }
 
-/** @param spare number of unused bytes after the parts */
+/** Encodes the parts of a key one after another. @param spare number of unused bytes after the parts */
 function encodeParts(parts: RowKey, spare: number): Buffer {
   let bytes = spare;
   for (const part of parts) bytes += typeof part === 'number' ? NUMBER_BYTES : measureText(part);

@@ -47,7 +47,10 @@ type SpeaksOfCaptures = (accounts: People | null, org_id: string) => boolean;
 /** How long the answer for an organization is cached. */
 const REMEMBERED_MS = 5_000;
 
-/** Maximum number of reported runs in memory for queries: the newest of each organization. */
+/**
+ * Maximum number of reported runs of one organization in memory for queries, the newest ones. When organizations
+ * together have this number, no further organization is read.
+ */
 const REPORTED_RUNS = 100_000;
 /**
  * Up to this many marks and organizations are reread for each query; if there are more, they are cached for a

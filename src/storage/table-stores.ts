@@ -6,7 +6,7 @@ import { TableExperiments } from './table-experiments.ts';
 import { TableRunRecords } from './table-run-records.ts';
 import type { Tables } from './tables.ts';
 
-/** @param runs `main` itself if several boxes share the rows */
+/** Makes the stores. @param runs `main` itself if several boxes share the rows */
 export function toStores(main: Tables, runs: Tables, run_reads: RunReads): TableStores {
   return {
     main,

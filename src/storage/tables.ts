@@ -24,7 +24,7 @@ export interface RowRange {
 }
 
 export interface TableReader {
-  /** @returns undefined when there is no such row */
+  /** Reads a row; undefined when there is no such row. */
   get<Value = unknown>(table: string, row: RowKey): Value | undefined;
   /** Reads rows lazily, from a snapshot at the time when the iteration begins. */
   range<Value = unknown>(table: string, range: RowRange): Iterable<Row<Value>>;
