@@ -163,6 +163,7 @@ function isSameWatch(before: AlertRow, after: AlertRow): boolean {
   return watched(before) === watched(after);
 }
 
+/** Makes the event of an alert, with a note of each message to a destination. */
 export function makeEvent(
   { destinations }: AlertRow,
   type: AlertEvent['type'],

@@ -36,9 +36,7 @@ export async function readListPage<Value, Item>(
   const found: Item[] = [];
   let looked = 0;
   let last: ListPlace | null = null;
-  /**
-   * @returns whether there may be more rows after the slice
-   */
+  /** Reads one slice of rows. Returns whether there may be more rows after the slice. */
   const readSlice = (reader: TableReader): boolean => {
     const begun = looked;
     const place = last ?? after;
@@ -82,7 +80,7 @@ export function readOldest<Value>(
     .filter(({ place }) => (place[0] as number) < before_ms);
 }
 
-/** Every organization with a row in a table. Costs one seek for each organization, whatever its number of rows. */
+/** Lists the organizations with a row in a table. Costs one seek for each organization, whatever its number of rows. */
 export function* listOrganizationsIn(tables: TableReader, table: string): Iterable<string> {
   let after: RowKey | undefined;
   for (;;) {

@@ -7,7 +7,7 @@ import type { RowKey } from '../../runtime/protocol.ts';
 import type { Listing, Page } from '../ports/page.ts';
 import type { TableReader, TableTransaction } from '../tables.ts';
 
-/** A page of a list whose rows are counted by {@link countRow}. */
+/** Reads a page of a list whose rows are counted by {@link countRow}, newest first. */
 export function readNewest<Value>(
   tables: TableReader,
   table: string,
@@ -20,12 +20,12 @@ export function readNewest<Value>(
   return { items: [...rows].map(({ value }) => value), total };
 }
 
-/** Must be called for every row that is added to a list (1) or removed from it (-1). */
+/** Changes the stored length of a list. Call it for every row that is added to the list (1) or removed from it (-1). */
 export function countRow(tx: TableTransaction, table: string, prefix: RowKey, by: 1 | -1): void {
   tx.write({ op: 'add', table: LIST_COUNTS, row: [table, ...prefix], counts: { n: by } });
 }
 
-/** Number of rows of a list. */
+/** Returns the stored length of a list, which {@link countRow} has counted. */
 export function countRows(tables: TableReader, table: string, prefix: RowKey): number {
   return tables.get<{ n: number }>(LIST_COUNTS, [table, ...prefix])?.n ?? 0;
 }

@@ -22,7 +22,7 @@ const ORG_OF_SUBSCRIPTION = 'org_of_subscription';
 /** [customer] → org, and [org] → the customer of its last payment. */
 const ORG_OF_CUSTOMER = 'org_of_customer';
 const CUSTOMER_OF_ORG = 'customer_of_org';
-/** [event] → whether the event changed anything here; [time, event] → true, to find the oldest events. */
+/** [event] → whether its organization was known; [time, event] → true, to find the oldest events. */
 const EVENTS = 'billing_events';
 const EVENTS_BY_TIME = 'billing_events_by_time';
 
@@ -106,7 +106,7 @@ function findSubscription(tables: TableReader, id: string): Subscription | undef
   return org_id === undefined ? undefined : tables.get<Subscription>(SUBSCRIPTIONS, [org_id, id]);
 }
 
-/** @returns '' for an unknown organization */
+/** Finds the organization of an event. @returns '' if it is unknown */
 function findOrganization(
   tables: TableReader,
   event: BillingEvent,

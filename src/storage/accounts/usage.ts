@@ -44,7 +44,8 @@ const ZERO: UsageCounts = {
 };
 
 /**
- * One entry for each day, including days without usage. The last day is that of `nowMs`.
+ * Reads the usage of an organization: one entry for each day, including days without usage. The last day is that of
+ * `nowMs`.
  * @param project_id null: all projects
  * @param days ≥ 1
  */
@@ -129,7 +130,7 @@ export async function readInterventionTotals(
   return totals;
 }
 
-/** Interventions between two times, both at the start of a day. */
+/** Counts the interventions between two times, both at the start of a day. */
 export async function readInterventions(
   stores: CountStores,
   org_id: string,
@@ -144,7 +145,7 @@ export async function readInterventions(
   return count;
 }
 
-/** One entry for each day. The last day is that of `nowMs`. */
+/** Counts an organization's interventions of each day, including days without any. The last day is that of `nowMs`. */
 export async function readInterventionSeries(
   stores: CountStores,
   org_id: string,

@@ -16,12 +16,9 @@ export interface ObjectStore {
   readonly name: string;
   /** Writes or replaces an object. It is complete and durable when this resolves. */
   put(name: string, bytes: Uint8Array): Promise<void>;
-  /** @returns null if there is no such object */
+  /** Reads an object. @returns null if there is no such object */
   get(name: string): Promise<Buffer | null>;
-  /**
-   * @param prefix a folder, with a slash at the end
-   * @returns the objects in it and below it, in any order
-   */
+  /** Lists the objects in a folder and below it, in any order. @param prefix the folder, with a slash at the end */
   list(prefix: string): AsyncIterable<StoredObject>;
   /** Removes objects. Ignores names that do not exist. */
   remove(names: readonly string[]): Promise<void>;

@@ -20,7 +20,7 @@ const KEYS_MAX = 1_000;
 
 type Sdk = typeof import('@aws-sdk/client-s3');
 
-/** @throws StoreError */
+/** Loads the S3 client and makes a store for a bucket. Sends no request. */
 export async function openS3Store(place: BucketPlace): Promise<ObjectStore> {
   const sdk = await import('@aws-sdk/client-s3');
   return new S3Store(sdk, place);
@@ -121,7 +121,7 @@ class S3Store implements ObjectStore {
     return { Bucket: this.#place.bucket, Key: `${this.#place.prefix}${name}` };
   }
 
-  /** @param right the access right that the credentials need */
+  /** Runs a request, and turns its errors into a StoreError. @param right the access right that the credentials need */
   async #try<Result>(right: string, work: () => Promise<Result>): Promise<Result> {
     try {
       return await work();

@@ -19,7 +19,7 @@ export class SealedObjects {
     return this.#sealer === null ? bytes : this.#sealer.seal(bytes, Buffer.from(name));
   }
 
-  /** @throws StoreError */
+  /** Decrypts an object. @throws StoreError if it is damaged, or was encrypted under another key or name */
   open(name: string, bytes: Buffer): Buffer {
     if (this.#sealer === null) return bytes;
     try {

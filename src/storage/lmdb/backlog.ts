@@ -123,9 +123,7 @@ export class Backlog implements Promises {
     return true;
   }
 
-  /**
-   * @returns whether pending changes may affect rows whose key is `stem` followed by `tailBytes` bytes
-   */
+  /** Whether pending changes may affect rows whose key is `stem` followed by `tailBytes` bytes. */
   mayHold(database: string, stem: Buffer, tailBytes: number): boolean {
     if (this.#promised.length > SEARCHED_RECORDS) return true;
     const keyBytes = stem.length + tailBytes;

@@ -150,7 +150,8 @@ export class Environment {
   }
 
   /**
-   * Must be called inside each write transaction of a process without a claim.
+   * Checks that the open file is still the one at its path, unless this process has the claim. Call it inside each write
+   * transaction.
    * @throws FileReplacementError while the file is being replaced; FileReplacedError if it was replaced
    */
   #checkPlace(): void {

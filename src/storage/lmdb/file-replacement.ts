@@ -31,7 +31,7 @@ export class FileReplacedError extends Error {
   override readonly name = 'FileReplacedError';
 }
 
-/** @throws FileReplacementError while the file is being replaced */
+/** Refuses to use a file that is being replaced. @throws FileReplacementError */
 export function refuseReplacement(path: string): void {
   const folder = dirname(path);
   if (existsSync(planPath(folder)))

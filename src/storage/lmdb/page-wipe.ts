@@ -178,7 +178,10 @@ export class PageWipe {
     return Math.floor(fstatSync(this.#file).size / this.#heads[0].page_size);
   }
 
-  /** @param buffer used to read the bytes */
+  /**
+   * Adds those portions of a range that are not all zeros to the next batch, and overwrites the batch if it is full.
+   * @param buffer used to read the bytes
+   */
   async #wipe(from: number, to: number, buffer: Buffer): Promise<void> {
     for (let at = from; at < to; ) {
       const bytes = Math.min(to - at, buffer.length);

@@ -27,7 +27,7 @@ export type ValueTable<K extends Key> = Pick<
 /** Encodes the values of a file before they are stored, and decodes them. */
 export interface ValueCodec {
   seal(table: string, key: Key, plain: Uint8Array): Buffer;
-  /** @throws SealError if the value is damaged, or was stored under another key or in another table */
+  /** Decodes a value. @throws SealError if it is damaged, or was stored under another key or in another table */
   open(table: string, key: Key, stored: Uint8Array): Buffer;
 }
 
@@ -94,7 +94,7 @@ export class FileSealing implements ValueCodec {
     return this.sealer.seal(plain, this.placeOf(table, key), room);
   }
 
-  /** @throws SealError */
+  /** Decrypts a value. @throws SealError if it is damaged, or was stored under another key or in another table */
   open(table: string, key: Key, sealed: Uint8Array): Buffer {
     return this.sealer.open(sealed, this.placeOf(table, key));
   }
@@ -116,7 +116,7 @@ export class SealedTable<K extends Key> implements ValueTable<K> {
     this.#sealing = sealing;
   }
 
-  /** @throws SealError */
+  /** Reads a value and decodes it. @returns undefined if there is none @throws SealError */
   get(key: K): Buffer | undefined {
     const sealed = this.#table.get(key);
     if (sealed === undefined) return undefined;

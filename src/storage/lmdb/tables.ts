@@ -71,8 +71,8 @@ export class LmdbTables implements Tables {
   }
 
   /**
-   * Resets the read transaction that all reads of a tick share, because a caller expects to see everything that another
-   * thread committed before the call.
+   * Opens the database of a table for a read. Resets the read transaction that all reads of a tick share, because a
+   * caller expects to see everything that another thread committed before the call.
    * @returns null for a table that does not exist, and therefore is empty, and that cannot be created because the disk
    * is full
    */

@@ -6,9 +6,10 @@
  *   2. stop the writes for some milliseconds, and write zeros over pages that neither that snapshot nor a later commit
  *     uses
  *   3. sync the file
- * Before that, the caller must make sure that both heads of the file and its checkpoint belong to commits after the
- * removal. It must then reopen the file, because LMDB fills the free space of new pages with the former content of its
- * buffers. Step 2 waits up to a minute until no reader has an earlier snapshot open.
+ * Before step 1, the caller must make sure that both heads of the file and its checkpoint belong to commits after the
+ * removal, and must then reopen the file, because LMDB fills the free space of new pages with the former content of its
+ * buffers. Step 2 stops the writes for one portion of pages after the other. Before a portion, it waits until no reader
+ * has an earlier snapshot open, and fails after a minute.
  * Memory: one byte for each page of the file. Capture process, command line.
  */
 import { closeSync, constants, fdatasyncSync, fstatSync, openSync, readSync, writeSync } from 'node:fs';
@@ -30,7 +31,7 @@ const HEAD_PAGES = 2;
 const BYTES_AT_ONCE = 256 << 10;
 const ZEROS = Buffer.alloc(BYTES_AT_ONCE);
 
-/** Runs work while nothing is committed to the file, and its checkpoint is that of the last commit. */
+/** Runs work while nothing is committed to the file, and the file's checkpoint is that of the last commit. */
 type Hold = <Value>(work: () => Value) => Promise<Value>;
 
 /** A reader keeps an earlier snapshot open. */
@@ -137,7 +138,7 @@ class UnusedBytes {
     }
   }
 
-  /** The pages that commits since the snapshot use. */
+  /** Lists the pages that the two heads use and that the snapshot does not. */
   #findNewPages(heads: readonly FileHead[]): ReadonlySet<number> {
     const found = new Set<number>();
     const isNew = (page: number) => this.#used[page] !== 1 && !found.has(page);

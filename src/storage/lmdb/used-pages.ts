@@ -1,9 +1,10 @@
 /**
  * Walks the trees of a database file without mapping it, so that a reference to a page beyond the file's end cannot
  * crash the process. Any thread.
- * Used for two questions. Does a file that is shorter than its head says still contain every page that its trees use?
- * LMDB does not write a page that a transaction allocated and freed, so the last pages of an intact file may be
- * missing. And which bytes of the file are unused (page-wipe.ts)?
+ * The walk answers these questions. Does a file that is shorter than its head says still contain every page that its
+ * trees use? LMDB does not write a page that a transaction allocated and freed, so the last pages of an intact file may
+ * be missing (file-head.ts). Which bytes of the file are unused (page-wipe.ts, unused-bytes.ts)? Which pages does a
+ * restore point need (../points/page-source.ts)?
  */
 import { fstatSync, readSync } from 'node:fs';
 

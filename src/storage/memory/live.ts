@@ -17,7 +17,7 @@ import type { RatesDelta, RateWrite, StoredRate } from '../shared/rates.ts';
 import { TruthUnavailableError } from '../shared/truth.ts';
 import type { MemoryTrouble } from './truth.ts';
 
-/** Number of ids that a crash skips. */
+/** Number of ids that a crash skips, and that {@link LiveSession.tidy} skips for a forgotten organization. */
 const ID_BLOCK = 10_000;
 
 interface Org {

@@ -1,7 +1,7 @@
 /**
  * Entry of the bucket's thread, which talks to a bucket for the thread that started it: it reads files, and sends and
- * fetches objects. The S3 client is loaded only here. Runs on its own thread, in the capture process, the capture reader
- * and the command line.
+ * fetches objects. In the capture process and the capture reader, only this thread loads the S3 client. Runs on its own
+ * thread, in the capture process, the capture reader and the command line.
  */
 import { parentPort, workerData } from 'node:worker_threads';
 import { DataKeyError } from '../../std/data-key.ts';

@@ -65,8 +65,8 @@ export class BucketThread {
   }
 
   /**
-   * Asks the work in progress to stop. Until `go`, calls that send, compare or restore files, or gather captures,
-   * reject with StoppedError.
+   * Asks the work in progress to stop. Until `go`, calls that plan, send, compare or restore files, or gather captures,
+   * reject with StoppedError at their next step.
    */
   stop(): void {
     Atomics.store(this.#stopping, 0, 1);

@@ -1,7 +1,7 @@
 /**
- * Gathers the captures of all gateways in a bucket, on another machine. Fetches files without blocks and their
- * full-text index, oldest first, and lists them (gathered-registry.ts). Bodies stay in the bucket. The bucket is only
- * read. The bucket's thread of the capture reader.
+ * Gathers the captures of all gateways in a bucket, on another machine. Fetches files without blocks, oldest first, and
+ * lists them (gathered-registry.ts), then fetches their full-text segments. Bodies stay in the bucket. The bucket is
+ * only read. The bucket's thread of the capture reader.
  *
  * Memory: the manifests, about 400 bytes for each sealed file.
  */
@@ -53,7 +53,7 @@ export class GatheredCaptures {
    * files. Does nothing if another process gathers captures into the same folder.
    * @param check throws to stop
    * @returns what could not be read, including the case of another process
-   * @throws what `check` throws; a file system error
+   * @throws what `check` throws; Error with one line if the registry is damaged; a file system error
    */
   async follow(check: () => void): Promise<GatherReport> {
     const { folder } = this.#options;

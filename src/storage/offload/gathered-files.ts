@@ -1,8 +1,8 @@
 /**
  * Presents the captures that were gathered from a bucket as one database: the files of all gateways in the order in
  * which they were fetched, with local ids. A run that a client named is one run, even if several gateways captured it.
- * If a gateway named a run after its first exchange, the run is named here after the local id of that exchange. Capture
- * reader; synchronous, read-only.
+ * If a gateway named a run after its first exchange, the run is named here after the local id of that exchange, or after
+ * its id and the gateway if the exchange was never fetched. Capture reader; synchronous, read-only.
  *
  * Memory: 200 bytes for each file, and up to OPEN_CAPTURE_FILES readers with bounded caches.
  */
@@ -150,7 +150,7 @@ export class GatheredFiles {
   }
 
   /**
-   * A time before which all exchanges with lower ids ended, in milliseconds since the epoch: the latest end in the file
+   * A time by which all exchanges with lower ids had ended, in milliseconds since the epoch: the latest end in the file
    * of `id` and the files before it. −Infinity if there are no files. Needed because ids are not in the order of time.
    */
   endedBefore(id: number): number {
@@ -159,7 +159,10 @@ export class GatheredFiles {
     return this.#ended[last] ?? Number.NEGATIVE_INFINITY;
   }
 
-  /** Records without headers by ascending id, without damaged exchanges. @throws CaptureFileError */
+  /**
+   * Yields records without headers by ascending id. Leaves out damaged and erased exchanges, and files that were removed
+   * after the last `refresh`. @throws CaptureFileError
+   */
   *summaries({
     run_id,
     from_id = 1,
@@ -193,6 +196,10 @@ export class GatheredFiles {
     return { moves: [], forgotten_to: 0 };
   }
 
+  /**
+   * Reads a record. @returns undefined if it does not exist or is damaged
+   * @throws CaptureFileError `remote` if the bucket cannot be read now
+   */
   exchange(id: number): ExchangeRecord | undefined {
     return skipDamage(() => this.record(id));
   }
@@ -202,7 +209,7 @@ export class GatheredFiles {
     return part === undefined ? undefined : skipDamage(() => this.#read(part).copy(id - part.shift));
   }
 
-  /** Like `exchange`. @throws CaptureFileError if it is damaged */
+  /** Reads a record. @returns undefined if it does not exist @throws CaptureFileError also if it is damaged */
   record(id: number): ExchangeRecord | undefined {
     const part = this.#partOf(id);
     const record = part === undefined ? undefined : this.#read(part).exchange(id - part.shift);

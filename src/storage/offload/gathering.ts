@@ -15,7 +15,7 @@ import type { GatheringPlace } from './gathering-place.ts';
 
 /** Pause between two checks of the bucket. */
 const LOOK_MS = 10_000;
-/** How long the first request waits for the first check if no captures were gathered yet. */
+/** Maximum time that a request waits for the first check if no captures were gathered yet. */
 const FIRST_MS = 15_000;
 
 export class Gathering {

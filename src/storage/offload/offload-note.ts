@@ -1,8 +1,8 @@
 /**
  * Reads and writes the note beside a capture database about its content in a bucket: the bucket, the name of this
- * gateway, the files, and the objects that are still to be removed. The note is written before each change of the
- * bucket, so it lists every object, even after a kill. It contains no credentials. Capture process, capture reader,
- * command line.
+ * gateway, the files, and the objects that are still to be removed. A file's folder is in the note before the first
+ * object is in the folder, so all objects of files are found again, even after a kill. The note contains no credentials.
+ * Capture process, capture reader, command line.
  */
 import { randomBytes } from 'node:crypto';
 import { readFileSync, renameSync, writeFileSync } from 'node:fs';
@@ -51,7 +51,7 @@ const noteSchema = z.object({
    * distinguish its manifests from those of another service.
    */
   nonces: z.array(z.string()),
-  /** The data key of that manifest; null: not encrypted; absent: no manifest yet. */
+  /** Id of the data key of the manifest that was written last; null: not encrypted; absent: no manifest yet. */
   key_id: z.string().nullable().optional(),
   files: z.array(
     entrySchema.extend({
@@ -97,7 +97,7 @@ export const GATEWAYS = 'gateways/';
  * Reads the note of a capture database.
  * @param path a capture file, live or sealed
  * @returns null if there is no note, because nothing was ever sent to a bucket
- * @throws Error with one line if the note cannot be read
+ * @throws Error with one line if the note is damaged or of a newer version; a file system error
  */
 export function readNote(path: string): OffloadNote | null {
   const place = bucketNotePath(path);

@@ -1,13 +1,16 @@
 /**
- * Moves sealed capture files into a bucket, and restores them for an erasure. A file is sent when it is sealed. Its
- * blocks are removed from the local disk when CAPTURE_LOCAL_KEEP allows it, after all objects were read back and
- * compared. Attachments are removed from the disk when only files in the bucket refer to them. Each pass can be
- * repeated, and continues the work of an earlier process. Appends do not wait for it. Capture process, command line.
+ * Moves sealed capture files into a bucket, and restores them for an erasure. A file is sent in the next pass after it
+ * was sealed. Its blocks are removed from the local disk when CAPTURE_LOCAL_KEEP allows it, after its packs and draft
+ * were read back and compared. Attachments are removed from the disk when only files in the bucket refer to them. Each
+ * pass can be repeated, and continues the work of an earlier process. Appends do not wait for a pass. Capture process,
+ * command line.
  *
  * A file is moved in these steps: make the draft (the file without its blocks) under a temporary name; write the note;
  * rename the draft to its own name; send the packs and the draft; send the full-text segments; write the manifest;
- * compare the packs and the draft in the bucket with the file; rename the draft to the file's name. The content of a
- * file in the bucket is removed in these steps: write the note; write the manifest; remove the objects.
+ * compare the packs and the draft in the bucket with the file; rename the draft to the file's name. If the full-text
+ * index does not have all exchanges of the file yet, the manifest is first written without the segments, and later
+ * passes do the rest. The content of a file in the bucket is removed in these steps: write the note; write the manifest;
+ * remove the objects.
  */
 import { randomBytes } from 'node:crypto';
 import { existsSync, linkSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs';
@@ -71,7 +74,7 @@ export interface OffloadState {
   /** Number and total size of the files whose blocks are only in the bucket. */
   offloaded_files: number;
   offloaded_bytes: number;
-  /** Objects and folders that are to be removed. */
+  /** Number of objects and folders that are to be removed. */
   removing: number;
   /** Bytes that this process has sent. */
   sent_bytes: number;
@@ -453,7 +456,10 @@ export class Offload {
     this.#options.fault?.('offload_removed');
   }
 
-  /** @throws StoreError, including when another service writes the same manifest */
+  /**
+   * Replaces the manifest by one with all files that are completely in the bucket and are not being rewritten.
+   * @throws StoreError, including when another service writes the same manifest
+   */
   async #writeManifest(): Promise<void> {
     const object = manifestName(this.#note.gateway);
     const found = await this.#thread.call({ name: 'get', object });

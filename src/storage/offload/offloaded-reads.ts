@@ -1,7 +1,8 @@
 /**
  * Reads blocks and attachments of a file whose content is in a bucket: from packs in the cache folder, or from the
  * bucket if a pack is not cached. Readers are synchronous, so a call blocks until the bucket has answered. After a
- * failure, further calls fail at once for a time. Any thread; the capture process forbids fetching, so it never waits.
+ * failure, further fetches fail at once for a time. Any thread. The capture reader forbids fetching while it reads a
+ * list, so a list never waits for the bucket.
  */
 import { closeSync, constants, openSync, readSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
@@ -134,7 +135,7 @@ function refuse(path: string, why: string): CaptureFileError {
   return new CaptureFileError('remote', path, `its bodies are in a bucket and cannot be read now: ${why}`);
 }
 
-/** @returns null if the file does not exist */
+/** Reads a part of a file. @returns null if the file does not exist @throws RangeError if the file is cut off */
 function readPart(path: string, offset: number, bytes: number): Buffer | null {
   let file: number;
   try {

@@ -153,7 +153,7 @@ export class PackBuilder {
   }
 
   /**
-   * Reads a pack from the blocks of the sealed file. Fast if packs are read in ascending order; otherwise the search
+   * Reads a pack from the blocks of the sealed file. Fast if the last call read the previous pack; otherwise the search
    * for the pack's first block starts at the beginning of the draft.
    */
   read(pack: number): Buffer {

@@ -28,6 +28,7 @@ interface RemoteOptions {
 
 /**
  * Fetches new files, and removes files that are not in the bucket any more.
+ * @returns the gateways, without those that have not listed any files yet
  * @throws StoreError with one line; a file system error
  */
 export async function fetchCaptures({

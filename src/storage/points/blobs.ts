@@ -174,7 +174,7 @@ export class Blobs {
     return names;
   }
 
-  /** @returns false if the file was removed in the meantime */
+  /** Sends an attachment. @returns false if its file was removed in the meantime */
   async #sendAttachment(folder: string, name: string): Promise<boolean> {
     const path = join(folder, name);
     if (!isThere(path)) return false;

@@ -15,7 +15,7 @@ import { openDatabasePages, openPlainPages, type PageSource } from './page-sourc
 import type { PointFile } from './point.ts';
 
 const ATTEMPTS = 10;
-/** How long a rotation may take to open the new live file. */
+/** Pause between two attempts, in which a rotation can open the new live file. */
 const REOPEN_MS = 200;
 
 export interface OpenedFile extends Pick<PointFile, 'name' | 'kind'> {

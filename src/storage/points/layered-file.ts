@@ -9,8 +9,9 @@ import { PageTable } from './page-table.ts';
 import type { LayerRef, PointFile } from './point.ts';
 
 /**
- * After this many layers of changes, the next layer contains all changes since the first layer. If these would be
- * large, it contains all pages and is a new first layer.
+ * After this many layers of changes, the next layer contains all changes since the first layer. It contains all pages,
+ * and is a new first layer, if the last layer of all changes had at least half as many pages as the first one, or if the
+ * pages of the first layer are not known.
  */
 const CHANGES_MAX = 60;
 

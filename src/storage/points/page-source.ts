@@ -23,7 +23,7 @@ const TURN_BYTES = 4 << 20;
 /** The header of a page: its number and flags. */
 const HEADER_BYTES = HEAD_AT;
 
-/** @param content at most one page, valid until the next call */
+/** Receives a page with its number. @param content at most one page, valid until the next call */
 export type EachPage = (page: number, content: Buffer) => Promise<void> | void;
 
 /** The pages of a file; those of a database belong to one snapshot. */

@@ -42,7 +42,7 @@ export interface AccountReads {
   readonly duties: DutyReads;
 }
 
-/** Reads and writes of one transaction. Reads see the transaction's writes. Must not be used after the transaction. */
+/** Reads and writes of one transaction. Reads see the transaction's writes. Do not use it after the transaction. */
 export interface AccountWork extends AccountReads {
   readonly users: UserWork;
   readonly organizations: OrganizationWork;

@@ -32,22 +32,23 @@ export interface AlertReads {
 /** What a transaction may do. */
 export interface AlertWork extends AlertReads {
   /**
-   * Stores a new or a changed alert. A change resets the alert's state, because the alert may watch something else
-   * now.
+   * Stores a new or a changed alert. Resets the alert's state if the alert watches something else now: another measure,
+   * query, provider, direction, threshold or window.
    */
   put(alert: AlertRow, change: AlertChange): void;
   /** Deletes an alert with its history and its unsent messages. @returns false if the alert does not exist */
   remove(place: { org_id: string; id: string }, change: AlertChange): boolean;
   /**
-   * Records the result of a check. If the value crossed the threshold in either direction, it also writes an
-   * event, with a message for each destination.
+   * Records the result of a check. If the destinations must be told of it (`stepAlert` in domain/alert.ts), also writes
+   * an event, with a message for each destination. Does nothing if the alert was deleted or switched off.
    * @returns how many messages were given up to make room
    */
   noteMeasured(place: { org_id: string; id: string }, measured: Measured, nowMs: number): number;
   /** Adds an event to the history of an alert; beyond the bound, the oldest event is removed. */
   addEvent(alert: AlertRow, event: AlertEvent): void;
   /**
-   * Records an attempt: the message is delivered, waits for another attempt, or is given up.
+   * Records an attempt: the message is delivered, waits for another attempt, or is given up. `gone`: the message does
+   * not exist any more, so nothing is recorded.
    * @param isLast whether the message is given up after this attempt, whatever its age
    */
   noteAttempt(

@@ -59,7 +59,7 @@ export interface KeyWork extends KeyReads {
   /** Adds requests of a key on a day, YYYY-MM-DD. */
   addRequests(id: string, day: string, requests: number): void;
   /**
-   * Revokes a key, or sets its expiry. The first decision stays: revoking twice changes nothing.
+   * Revokes a key, or sets its expiry. A revoked key stays as it is; an expiry may be replaced.
    * @param end `revoked_at` for now, `expires_at` for later
    * @returns the record after the change; null for an unknown id
    */

@@ -10,7 +10,7 @@ export interface MarkedRun {
 
 /** Reads show the state at the time of the call; in a transaction also its own writes. */
 export interface MarkReads {
-  /** @returns the marks of a run; undefined if it has none */
+  /** Finds the marks of a run; undefined if it has none. */
   find(run: MarkedRun): RunMarkRow | undefined;
   /** The runs that an organization has marked. @param limit maximum number of runs */
   list(org_id: string, limit: number): Iterable<[run_id: string, marks: RunMarks]>;

@@ -3,12 +3,16 @@ import type { BillingEvent, EffectiveSubscription, Subscription } from '../../do
 
 /** The effects of an event. */
 export interface AppliedEvent {
-  duplicate: boolean;
-  handled: boolean;
-  org_id: string | null;
-  /** The subscription before and after the change; null: none changed. */
-  before: Subscription | null;
-  after: Subscription | null;
+/** Whether the event was applied before, so that it has no effect now. */
+duplicate: boolean;
+/** Whether the event's organization was known when the event first arrived. */
+handled: boolean;
+/** null: unknown, or the event is a duplicate. */
+org_id: string | null;
+/** The subscription before the change; null: it is new, or `after` is null. */
+before: Subscription | null;
+/** The subscription after the change; null: no subscription of a known organization changed. */
+after: Subscription | null;
 }
 
 /** Reads show the state at the time of the call; in a transaction also its own writes. */
@@ -18,7 +22,7 @@ export interface SubscriptionReads {
   hasRenewal(org_id: string): boolean;
   /** The processor's customer for the organization: the active subscription's customer, otherwise the last known one. */
   customerOf(org_id: string): string | undefined;
-  /** @returns whether the event changed a subscription when it first arrived; undefined for a new event */
+  /** Whether the event's organization was known when the event first arrived; undefined for a new event. */
   findOutcome(event_id: string): boolean | undefined;
 }
 

@@ -50,7 +50,7 @@ export class PostgresLive implements LiveSession {
   readonly #sealing: RowSealing;
   readonly #box: string;
 
-  /** @throws TruthUnavailableError, TruthRefusedError */
+  /** Opens a session on a connection, which is closed if that fails. @throws TruthUnavailableError, TruthRefusedError */
   static async open(connection: DatabaseConnection, sealing: RowSealing, box: string): Promise<PostgresLive> {
     try {
       await connection.guard(() => connection.open());

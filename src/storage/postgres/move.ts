@@ -1,6 +1,6 @@
 /**
- * Moves all rows into the shared database of several boxes, and reads all rows out of it. No box may run during a move.
- * Each portion is read back and compared. A move is one transaction. Command line.
+ * Moves all rows into the shared database of several boxes, and reads all rows out of it. No box may run during either.
+ * A move into the database is one transaction, in which each portion is read back and compared. Command line.
  */
 import { randomUUID } from 'node:crypto';
 import type { Client } from 'pg';
@@ -149,13 +149,13 @@ class Filling {
     this.#joins = joins;
   }
 
-  /** @returns the number of rows so far */
+  /** Adds rows that every box follows. @returns the number of rows so far */
   async putFollowed(rows: readonly StoredRow[]): Promise<number> {
     await this.#put(rows, INSERT_FOLLOWED, READ_FOLLOWED);
     return this.#rows;
   }
 
-  /** @returns the number of rows so far */
+  /** Adds rows of `runs.mdb`, each at its place (run-places.ts). @returns the number of rows so far */
   async putRuns(rows: readonly StoredRow[]): Promise<number> {
     const placed = { followed: [] as StoredRow[], queried: [] as StoredRow[], counted: [] as StoredRow[] };
     for (const row of rows) {
@@ -290,7 +290,7 @@ interface CountRow {
 class CountRows {
   #last: { table: string; key: Buffer; counts: Record<string, number> } | null = null;
 
-  /** @returns the rows that are complete */
+  /** Adds counters. @returns the rows that are complete */
   add(rows: readonly CountRow[]): StoredRow[] {
     const complete: StoredRow[] = [];
     for (const { tbl: table, key, name, n } of rows) {
@@ -303,7 +303,7 @@ class CountRows {
     return complete;
   }
 
-  /** @returns the last row */
+  /** Call it after the last counter. @returns the last row; nothing if there were no counters */
   end(): StoredRow[] {
     if (this.#last === null) return [];
     const { table, key, counts } = this.#last;

@@ -305,7 +305,10 @@ class PostgresSession implements TruthSession {
   }
 }
 
-/** @throws TruthRefusedError if this machine's clock and the database's are too far apart; a driver error */
+/**
+ * Compares the clocks. @throws TruthRefusedError if this machine's clock and the database's are too far apart; a driver
+ * error
+ */
 async function checkClock(client: Client, { name }: DatabaseAddress, clock: Clock): Promise<void> {
   const earliest = clock.wallMs();
   const { rows } = await client.query('SELECT extract(epoch FROM clock_timestamp()) * 1000 AS now_ms');

@@ -304,7 +304,10 @@ export class Follower implements Committer {
     for (const [at, { settle }] of batch.entries.entries()) settle?.(verdicts[at]!);
   }
 
-  /** @param askedAtMs when the query was sent; later commits may be missing in the answer */
+  /**
+   * Applies changes to the view, or loads all rows if too much has changed.
+   * @param askedAtMs when the query was sent; later commits may be missing in the answer
+   */
   async #apply({ rows, position, token }: Delta, session: TruthSession, askedAtMs: number): Promise<void> {
     if (rows === null) return this.#load(session, false);
     if (rows.length > 0 || position !== this.position) this.#view.apply(rows, { position, token });

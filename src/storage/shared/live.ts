@@ -85,6 +85,6 @@ export interface LiveSession extends RatesSession {
 }
 
 export interface LiveTruth {
-  /** @param box identifies the process @throws TruthUnavailableError, TruthRefusedError */
+  /** Opens the session of a box. @param box identifies the process @throws TruthUnavailableError, TruthRefusedError */
   openLive(box: string): Promise<LiveSession>;
 }

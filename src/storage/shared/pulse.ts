@@ -9,10 +9,11 @@ import type { LiveSession, LiveTruth } from './live.ts';
 interface PulseWork {
   /** Time in milliseconds until the next round is due. */
   readonly due_in_ms: number;
-  /** @throws TruthUnavailableError */
+  /** Does the work that is due. @throws TruthUnavailableError */
   round(session: LiveSession): Promise<void>;
   /**
-   * Called when a round or an attempt to connect has failed. The database may or may not have received the last call.
+   * Called when the pulse could not connect, or a call of the session has failed. The database may or may not have
+   * received that call.
    */
   fail(error: Error): void;
 }

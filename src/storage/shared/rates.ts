@@ -1,7 +1,7 @@
 /**
  * Interface for entries in the shared database with which boxes divide the rates of keys: one for each key whose rate
  * is not divided equally. A box replaces an entry only if it has read the last version. Entries are not synced to the
- * disk. Implementation: ../postgres/rates.ts. Types; any thread.
+ * disk. Implementations: ../postgres/live.ts and, for tests, ../memory/live.ts. Types; any thread.
  */
 
 /** An entry that has changed. */
@@ -35,8 +35,8 @@ export interface RatesSession {
   /** Reads the entries with versions after the given one. @throws TruthUnavailableError */
   readRates(after: number): Promise<RatesDelta>;
   /**
-   * Writes each entry, unless the stored entry has another version than `base`, or the entry is new and there are too
-   * many.
+   * Writes each entry, unless the database has another epoch, the stored entry has another version than `base`, the
+   * entry is new and there are too many, or the entry to remove does not exist.
    * @returns the new versions in the same order; null: not written
    * @throws TruthUnavailableError: they may or may not be written
    */

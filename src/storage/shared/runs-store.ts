@@ -21,10 +21,10 @@ export interface LostActor {
   term: number;
 }
 
-/** @throws TruthUnavailableError if the database or the store thread cannot be reached */
+/** The shared runs. Each method rejects with TruthUnavailableError if the database or the store thread is away. */
 export interface RunsStore extends Pick<RunsSession, 'readRows' | 'readRange' | 'sumCounts'> {
   /**
-   * Makes this box the actor's owner. Must not be called while a commit of the actor has no outcome.
+   * Makes this box the actor's owner. Do not call it while a commit of the actor has no outcome.
    * @returns the actor, once the view shows the take-over if it was from another box
    */
   take(actor: Buffer): Promise<HeldActor>;

@@ -1,6 +1,7 @@
 /**
  * Memory that all threads of a box share, with data of the store thread: its id, the position that the view shows, how
- * old the view may be, how many boxes live, and counters of runs. Any thread; the store thread writes it.
+ * old the view may be, how many boxes live, the numbers of its notices, and counters. Any thread; the store thread
+ * writes it.
  */
 
 /** Connects a thread to the store thread of its box. Plain data. */
@@ -20,9 +21,9 @@ const APPLIED = 6;
 const FOLLOWERS = 7;
 const FIRST_COUNT = 8;
 /**
- * Counters of the store thread since the start of the process. Those of runs are: actors that this box took from
- * others, commits that were lost because another box took the actor, take-overs that had to wait for another box, round
- * trips, and actors' commits in them.
+ * Counters of the store thread since the start of the process, in this order: proposals with a conflict; events of the
+ * live stream that were dropped; actors that this box took from others; commits that were lost because another box took
+ * the actor; take-overs that had to wait for another box; round trips for runs; actors' commits in these round trips.
  */
 const COUNTS = [
   'conflicts',

@@ -1,6 +1,7 @@
 /**
- * A thread's channel to the store thread of its box. It is opened at the first use, and again after a restart of the
- * store thread. Any thread.
+ * A thread's channel to the store thread of its box. The channel is opened at once if the thread follows notices, and
+ * otherwise at its first use. After a restart of the store thread, it is opened again: at once if there is a listener,
+ * and otherwise at the next use. Any thread.
  */
 import {
   MessageChannel,

@@ -1,6 +1,6 @@
 /**
  * Chooses and merges segments of the full-text index. Merging keeps their number small, because a search
- * reads each of them. An exchange is rewritten only when its segment becomes at least four times as large.
+ * reads each of them. A merge rewrites an exchange only if its segment becomes at least four times as large.
  * Capture process.
  */
 import type { DataKey } from '../../std/data-key.ts';

@@ -34,7 +34,10 @@ import { SegmentWriter } from './segment-writer.ts';
 
 /** Maximum number of characters of texts that wait to be split into words; each takes one or two bytes in V8. */
 const QUEUE_CHARS = 16 << 20;
-/** A segment is written at this number of exchanges, or when there is no other work. */
+/**
+ * A segment of this many exchanges is written as soon as no text waits; one of fewer exchanges when the capture process
+ * is idle. A segment is written earlier if it is full, or if the next exchange is in another capture file.
+ */
 const SEGMENT_EXCHANGES = 256;
 /** Number of words between two pauses of writing. */
 const WORDS_AT_ONCE = 512;
@@ -388,7 +391,7 @@ export class TextIndex {
     this.#writing = this.#write(builder);
   }
 
-  /** @returns false if nothing is being written */
+  /** Writes a portion of the segment that is being written. @returns false if none is being written */
   #goOnWriting(): boolean {
     const writing = this.#writing;
     if (writing === null) return false;

@@ -37,7 +37,7 @@ class RunNumbers {
     return this.#numbers.size;
   }
 
-  /** @param key `runKey` of a run */
+  /** Returns the number of a run, which gets one if it has none. @param key `runKey` of the run */
   numberOf(key: number): number {
     let number = this.#numbers.get(key);
     if (number === undefined) {
@@ -47,7 +47,7 @@ class RunNumbers {
     return number;
   }
 
-  /** @returns undefined if no searched segment contains the run */
+  /** Returns the number of a run; undefined if no searched segment contains the run. */
   find(key: number): number | undefined {
     return this.#numbers.get(key);
   }
@@ -225,7 +225,7 @@ function findInSegment(segment: SegmentReader, { words, is_prefix }: TextTerm): 
   return lists.reduce(intersect);
 }
 
-/** @param few ascending, like `many` */
+/** Returns the ids that are in both lists. @param few ascending, like `many` */
 function intersect(few: readonly number[], many: readonly number[]): number[] {
   const both: number[] = [];
   let at = 0;
@@ -301,8 +301,8 @@ export class TextMatches {
   }
 
   /**
-   * The latest exchange of each run that contains all terms, latest first. An exchange without a run counts
-   * by itself.
+   * For each run that contains all terms, yields the latest of its exchanges with the rarest term. Yields each exchange
+   * without a run that contains all terms itself. The latest exchanges come first.
    */
   *newest(): Generator<{ id: number; run: number }> {
     const few = this.#terms.reduce((a, b) => (b.ids.length < a.ids.length ? b : a));

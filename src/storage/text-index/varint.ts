@@ -55,7 +55,7 @@ export class VarintReader {
     this.at = at;
   }
 
-  /** @throws RangeError after the end */
+  /** Reads the next number. @throws RangeError after the end */
   next(): number {
     let value = 0;
     let scale = 1;
