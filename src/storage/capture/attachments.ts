@@ -164,7 +164,7 @@ export function* listDigests(body: Buffer): Iterable<string> {
 /** Writes the files of attachments beside a capture database. */
 export class AttachmentStore {
   readonly #folder: string;
-  /** Written since the last sync, by name. */
+  /** Files that were written, or whose times were updated, since the last sync. */
   #unsynced: { name: string; sha256: string }[] = [];
   /**
    * Whether a sync has failed. The kernel drops pages that it could not write, and the next sync succeeds without them.
@@ -192,8 +192,8 @@ export class AttachmentStore {
 
   /**
    * Saves the bytes under their name if the file does not exist. If it exists, updates its modification time, at most
-   * an hour late, to show that it is still in use (expiry.ts). The file is written under another name and renamed, so
-   * it is never incomplete.
+   * an hour late, to show that it is still in use (attachment-ages.ts). If that fails, writes the file again. The file
+   * is written under another name and renamed, so it is never incomplete.
    * @throws the file system's error; no incomplete file remains
    */
   save(sha256: string, content: Buffer): void {

@@ -56,7 +56,7 @@ const CANDIDATES = 8;
 
 /** Weight of one lookup in the moving average of successful lookups. */
 const SHARE_WEIGHT = 1 / 64;
-/** If the share of successful lookups is lower than this, only one exchange of `KEPT_OF` is kept. */
+/** If the share of successful lookups is lower than this, only one exchange of `KEPT_OF` is worth keeping. */
 const SHARE_MIN = 0.05;
 const KEPT_OF = 8;
 
@@ -137,10 +137,7 @@ export class BaseCache {
     this.#paths.clear();
   }
 
-  /**
-   * @param id id of a recently stored exchange
-   * @returns undefined if the exchange was dropped
-   */
+  /** Returns an exchange, and counts that as use; undefined if the cache does not have the exchange. */
   get(id: number): BaseEntry | undefined {
     return this.#entries.get(id);
   }

@@ -34,8 +34,8 @@ export class BlockReader {
 
   /**
    * @param path the file's path, for messages and for its attachments
-   * @param cache a cache that other readers share; or the maximum bytes of decompressed blocks in the reader's own
-   *   cache, which may take the same again for bodies
+   * @param cache a cache that other readers share; or half of the maximum bytes in the reader's own cache, of
+   *   decompressed blocks and bodies together
    */
   constructor(env: CaptureEnv, path: string, cache: ReadCache | number) {
     this.#env = env;

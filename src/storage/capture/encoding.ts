@@ -319,7 +319,8 @@ export class BodyDecoder {
   }
 
   /**
-   * Decodes all layers of a body that begins like a compressed one although no header says so.
+   * Decodes all layers of a body that begins like a compressed one although no header says so. A body that cannot be
+   * decoded completely is withheld, because `unpack` does not cut bodies.
    * @returns null if the body does not begin like that
    */
   unpack(body: Buffer): UnpackedBody | null {

@@ -27,7 +27,8 @@ import { type Correction, type LinkChanges, TurnLinks, type TurnRow } from './tu
 
 /**
  * Number of moves that a file keeps; older ones are dropped. A move records that turns of one run got another run
- * because an earlier turn was stored late. Readers that follow the file read each move long before it is dropped.
+ * because an earlier turn was stored late. A reader that follows the file usually reads each move long before it is
+ * dropped; otherwise the reader sees by `forgotten_to` that moves are missing.
  */
 const MOVES_KEPT = 1_024;
 

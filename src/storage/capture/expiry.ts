@@ -94,7 +94,7 @@ export class CaptureExpiry {
     this.#expired = { ...this.#expired, passed_at_s: Math.floor(this.#clock.wallMs() / 1_000) };
   }
 
-  /** @returns number of removed files */
+  /** Removes sealed files whose last exchange ended before a time. @returns number of removed files */
   async #removeFiles(beforeMs: number): Promise<number> {
     let removed = 0;
     for (const file of listSealed(this.#options.path)) {

@@ -292,7 +292,7 @@ export class FileErasure {
     });
   }
 
-  /** @returns the key of the block that contains the exchange */
+  /** Finds the key of the block that contains an exchange. @throws RangeError if no block does */
   #keyOf(id: number): number {
     for (const key of this.#env.blocks.getKeys({ start: id, reverse: true, limit: 1, snapshot: false }))
       return key;

@@ -168,7 +168,8 @@ export class FollowedFiles {
   }
 
   /**
-   * Records without headers by ascending id, without damaged, unindexed or erased exchanges. @throws CaptureFileError
+   * Yields records without headers by ascending id, without damaged, unindexed or erased exchanges, and without files
+   * that were removed after the last `refresh`. @throws CaptureFileError
    */
   *summaries(filter: { run_id?: string; from_id?: number } = {}): Generator<ExchangeSummary> {
     const listed = this.#listedId();
@@ -353,9 +354,7 @@ function skipDamage<T>(read: () => T): T | undefined {
   }
 }
 
-/**
- * @returns null if the file does not exist
- */
+/** Reads the inode of a file; null if the file does not exist. */
 function inodeOf(path: string): bigint | null {
   return statSync(path, { bigint: true, throwIfNoEntry: false })?.ino ?? null;
 }

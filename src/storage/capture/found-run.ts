@@ -4,7 +4,7 @@ export function foundRunId(firstId: number): string {
   return `conv_${firstId}`;
 }
 
-/** @returns the id of the first exchange of a run with such a name; null for any other name */
+/** Reads the id of the first exchange from a name that `foundRunId` has made; null for any other name. */
 export function readFoundRun(runId: string): number | null {
   const digits = /^conv_(\d{1,15})$/.exec(runId)?.[1];
   return digits === undefined ? null : Number(digits);

@@ -11,7 +11,9 @@ export interface HeadMeta {
   headers: string;
 }
 
-/** @param headers masked, as are all other parameters */
+/**
+ * Encodes the head of a request. All texts are masked already; of `exchange`, only fields without secrets are used.
+ */
 export function encodeHeadMeta(
   exchange: CapturedExchange,
   runId: string | null,

@@ -22,7 +22,7 @@ import { type SecretSet, SecretSets, wantedOf } from './secret-set.ts';
  */
 export const REDACTION_WORK = { bytes: 4 << 20, for_each_byte: 96 } as const;
 
-/** Maximum number of entries in each cache, of headers and of credentials. A full cache is emptied. */
+/** Maximum number of entries in each cache, of headers and of whole heads. A full cache is emptied. */
 const MAX_REMEMBERED = 1_024;
 /** Longer texts are not cached. */
 const MAX_REMEMBERED_LENGTH = 16_384;

@@ -2,7 +2,7 @@
  * Keeps the last assigned id in a file beside the database. If the database is damaged, a new one continues after that
  * id. The writer updates the file after each commit, in place and without a sync, in a few microseconds, so it may be
  * one batch behind. The file also proves that the database was created by this program. The capture process writes the
- * file, and the main thread reads it at the start.
+ * file, and reads it when it starts. The main thread reads it when it starts the OpenTelemetry export.
  */
 import { closeSync, openSync, readFileSync, writeSync } from 'node:fs';
 

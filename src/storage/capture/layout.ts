@@ -140,7 +140,7 @@ function checkCaptureHead(path: string): void {
   }
 }
 
-/** @param dataKey of the file */
+/** Opens the tables of a file, or creates them. @param dataKey the key of the file; null: it is not encrypted */
 function openTables(
   root: RootDatabase<Buffer, string>,
   path: string,

@@ -1,6 +1,6 @@
 /**
- * The live capture database: opens it, closes it after a failure, reopens it, and notices its removal. Only
- * this file handles LMDB's environment. Capture process.
+ * The live capture database: opens it, closes it after a failure, reopens it, and notices its removal. Only this file
+ * opens and closes the LMDB environment of the live database. Capture process.
  */
 import { statSync } from 'node:fs';
 import { dirname } from 'node:path';
@@ -309,7 +309,7 @@ export class LiveFile implements WritePosition {
     env.root.transactionSync(() => env.meta.putSync(ERASURES, Buffer.from(String(readErasures(env) + 1))));
   }
 
-  /** @returns those of the wanted attachments that the bodies of an exchange contain */
+  /** Lists those of the wanted attachments that the bodies of an exchange contain. @throws CaptureFileError */
   listAttachments(id: number, wanted: ReadonlySet<string>): string[] {
     return listAttachments(new BlockReader(this.#file.env, this.path, INDEX_CACHE_BYTES), id, wanted);
   }

@@ -1,13 +1,12 @@
 /**
  * Carries out an order to erase exchanges (erase-order.ts) while exchanges are stored. Erases them from the live file,
  * the sealed files and the full-text index, and removes their attachments. Steps that must not run during a write hold
- * up the log for a few milliseconds at a time. Each step can be repeated; the order is removed after the last one. Runs
- * in the capture process, and on the command line while no other process writes.
+ * up the log, most of them for a few milliseconds at a time. Each step can be repeated; the order is removed after the
+ * last one. Runs in the capture process, and on the command line while no other process writes.
  *
  * The live file, and sealed files with exchanges to erase or with turns of such exchanges, are searched and changed.
- * They are changed in place: exchanges that were stored
- * against erased ones are stored again, and unused bytes are overwritten. A sealed file that is then half or more
- * unused is written again, which gives the space back.
+ * They are changed in place: exchanges that were stored against erased ones are stored again, and unused bytes are
+ * overwritten. A sealed file that is then half or more unused is written again, which gives the space back.
  */
 import { chmodSync, existsSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -34,8 +33,9 @@ import type { LiveFile } from './live-file.ts';
 import { compactSealed, UNUSED_SHARE } from './log-rewrite.ts';
 import { removeRunIndex } from './run-index.ts';
 
-/** Longest slice of work that holds up the log, and the pause after each slice. */
+/** Longest slice of work on the full-text index. Each slice holds up the log. */
 const SLICE_MS = 10;
+/** Pause after each slice of work on the full-text index, and after each transaction that erases exchanges. */
 const PAUSE_MS = 15;
 /** Maximum memory for blocks and bodies that are read from a sealed file. */
 const CACHE_BYTES = 4 << 20;

@@ -60,8 +60,8 @@ import { CaptureTextSources, markExchange } from './text-sources.ts';
 const BATCH_TRIES = 2;
 /**
  * The log is behind if exchanges arrive at a high rate and appends take this share of the time, or if this many appends
- * wait while the next one is stored. The size of a batch is no sign of being behind: at any high rate, many exchanges arrive before a batch is sent
- * (src/gateway/capture/capture-queue.ts).
+ * wait while the next one is stored. The size of a batch is no sign of being behind: at any high rate, many exchanges
+ * arrive before a batch is sent (src/gateway/capture/capture-queue.ts).
  */
 const BEHIND = { share: 0.9, appends: 2 } as const;
 /** Delay from a write to the background fsync. */
@@ -483,7 +483,8 @@ export class CaptureLog {
   }
 
   /**
-   * Runs one pass of postponed work: packing or indexing, whichever is more urgent in most passes.
+   * Runs one pass of postponed work: packing or indexing, whichever is more urgent in most passes, and then the
+   * full-text index for the rest of the time.
    * @throws the storage's error; a later pass repeats the work
    */
   tidySome(decode: DecodeExchange, budget_ms: number): Promise<TidyPass> {
@@ -694,8 +695,8 @@ export class CaptureLog {
   }
 
   /**
-   * Sends sealed files to the bucket, and removes blocks that are in the bucket from the disk. No time limit, because
-   * no other work waits for it.
+   * Runs a pass of work with the bucket (../offload/offload.ts): sends sealed files, and removes blocks that are in the
+   * bucket from the disk, or restores them. No time limit, because no other work waits for the pass.
    * @throws StoreError, or a file system error: the next call continues
    */
   async offloadSome(): Promise<void> {
@@ -917,7 +918,10 @@ export class CaptureLog {
     this.#textSources?.close();
   }
 
-  /** Flushes and closes the log after all earlier calls. Interrupts an erasure. A second call does nothing. */
+  /**
+   * Flushes and closes the log after all earlier calls. Interrupts an erasure, a rewrite, a seal and a pass of work with
+   * the bucket. A second call does nothing.
+   */
   async close(): Promise<void> {
     this.#ending.abort(new Error('the capture log is being closed'));
     await this.#offload?.close();

@@ -85,7 +85,7 @@ export function comesPackingFirst(pass: number, packingNeed: number, indexNeed: 
 
 /** The result of one pass over the postponed work. */
 export interface TidyPass {
-  /** Blocks that were packed, or exchanges that were indexed; 0 when nothing is left. */
+  /** Number of packed blocks or indexed exchanges, plus steps of the full-text index; 0 when nothing is left. */
   done: number;
   took_ms: number;
   /** Share of one core that such passes may use while exchanges arrive. */

@@ -48,7 +48,7 @@ export class ReadCache {
     announceSpare(this);
   }
 
-  /** @returns the first key of a range of IDS keys that no one else uses */
+  /** Reserves a range of IDS keys that no one else uses. @returns the first key */
   openSpace(): number {
     return this.#spaces++ * IDS;
   }
@@ -101,7 +101,7 @@ export class CachedFile {
     this.#bodies = cache.openSpace();
   }
 
-  /** @param firstId of its first exchange */
+  /** Returns a cached block; undefined if it is not cached. @param firstId id of the block's first exchange */
   block(firstId: number): UnpackedBlock | undefined {
     return this.#cache.get(this.#blocks + firstId) as UnpackedBlock | undefined;
   }

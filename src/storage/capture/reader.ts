@@ -16,11 +16,11 @@ import { completeRecord, type ExchangeSummary, summarize } from './record.ts';
 import { makeStoredCopy, type StoredCopy } from './stored-copy.ts';
 import { blockEnd, type RunMoves, SummaryTable } from './summary-table.ts';
 
-/** Maximum memory for decompressed blocks, and the same again for bodies. */
+/** Half of the maximum memory for decompressed blocks and bodies. */
 const CAPTURE_READER_CACHE_BYTES = 32 << 20;
 
 export interface ReaderOptions {
-  /** Maximum memory for decompressed blocks, and the same again for bodies; default CAPTURE_READER_CACHE_BYTES. */
+  /** Half of the maximum memory for decompressed blocks and bodies; default CAPTURE_READER_CACHE_BYTES. */
   cache_bytes?: number;
   /** A cache that is shared with other readers, which replaces the reader's cache. */
   cache?: ReadCache;
@@ -142,9 +142,7 @@ export class CaptureReader {
     }
   }
 
-  /**
-   * @returns the summaries of the next ids, and the id after them
-   */
+  /** Reads the summaries of the ids from `from` to `to`. @returns them, and the id from which to read next */
   #readSummaries(
     from: number,
     to: number,

@@ -1,6 +1,6 @@
 /**
  * Packs blocks that were stored uncompressed because exchanges arrived faster than they could be compressed. Readers
- * see a block in either form, never in an intermediate one. Capture process.
+ * see a block in either form, never in an intermediate one. Capture process, command line.
  */
 import { setImmediate as nextTick } from 'node:timers/promises';
 import { SealError } from '../../std/data-key.ts';
@@ -143,7 +143,8 @@ export async function repackAll(
         start = performance.now();
       }
     } finally {
-      // The next start removes the raw files of packed blocks, so these blocks must be on disk even if the packing ends early.
+      // The next start removes the raw files of packed blocks, so these blocks must be on disk even if the packing ends
+      // early.
       await syncEnv(env);
       release(packed);
     }

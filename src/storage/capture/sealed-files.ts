@@ -1,6 +1,6 @@
 /**
- * The sealed files of the log, and those that are being sealed, while the next file already takes new exchanges. The next
- * start finishes an interrupted seal. Capture process.
+ * Counts the sealed files of the log, and seals files one after the other while the next file already takes new
+ * exchanges. The next start finishes an interrupted seal. Capture process.
  */
 import { renameSync, rmSync } from 'node:fs';
 import { dirname } from 'node:path';

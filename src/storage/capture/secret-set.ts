@@ -8,7 +8,10 @@ import { PEM_TAIL } from '../../redaction/private-keys.ts';
 import type { Wanted } from '../../redaction/secret-search.ts';
 import { PLACEHOLDER_HEAD_BYTES } from './attachments.ts';
 
-/** The secrets of one request in all encodings. Compared by identity: equal credentials give the same object. */
+/**
+ * The secrets of one request in all encodings. Compared by identity: equal credentials give the same object as long as
+ * it is cached. Otherwise edits are not reused, which only costs time.
+ */
 export interface SecretSet {
   texts: string[];
   bytes: Buffer[];
@@ -28,7 +31,7 @@ const MAX_REMEMBERED = 1_024;
 /** Larger packed sets are not cached. */
 const MAX_REMEMBERED_BYTES = 16_384;
 
-/** Caches the latest sets, so that equal credentials give the same object. */
+/** Caches the latest sets, so that equal credentials give the same object, except for large sets. */
 export class SecretSets {
   readonly #sets = new Map<string, SecretSet>();
   readonly #always: readonly string[];
@@ -56,7 +59,7 @@ export class SecretSets {
   }
 }
 
-/** @returns each form once, the longest first */
+/** Sorts forms, the longest first, and leaves out repetitions. */
 function sortForms(forms: readonly string[]): string[] {
   return [...new Set(forms)].sort((a, b) => b.length - a.length);
 }

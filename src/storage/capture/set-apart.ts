@@ -7,7 +7,7 @@ import { maskText } from '../../redaction/mask.ts';
 const STACK_LINES = 4;
 const TOLD_PATH_CHARACTERS = 200;
 
-/** @param thrown the error of the attempt to store the exchange */
+/** Describes an exchange without its content. @param thrown the error of the attempt to store the exchange */
 export function describeSetApart(exchange: CapturedExchange, thrown: unknown): SetApart {
   const { name = typeof thrown, stack = '' } = thrown instanceof Error ? thrown : {};
   return {

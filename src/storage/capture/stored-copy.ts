@@ -40,10 +40,11 @@ export interface BodyPlace {
  */
 export interface DecodedEntry extends ExchangeEntry {
   /**
-   * Hash of request and answer, equal to one of the prefixes of a request that continues the answer; includes the
-   * answer's id.
+   * Hash of request and answer, equal to one of the prefixes of a request that continues the answer; null without a
+   * finished answer.
    */
   answered?: string | null;
+  /** Such a hash made of the id of the provider's conversation or of the answer; null if the provider keeps neither. */
   answered_id?: string | null;
   /**
    * Hash of the answer alone; hash of the last answer in the request; index of the prefix that ends with the last

@@ -2,7 +2,7 @@
  * The table `facts`: the summary of each indexed exchange, and the moves (turns that got another run). Readers read it
  * while the capture process writes. Any thread.
  * Rows. Summaries are stored in blocks: the ids from 64n + 1 (or the file's first id) to 64n + 64. A full block is one
- * row, with the block's first id as key: a compressed JSON array. The last block is not full. Its row has the first
+ * row, with the block's first id as key: a compressed JSON array. If the last block is not full, its row has the first
  * summaries, as an array or a single value, and each further summary has its own row, as JSON. The row with key 0 has
  * the moves. The row with the highest key has the newest exchanges that are not indexed yet (newest-exchanges.ts).
  */

@@ -54,7 +54,7 @@ export interface Turn extends TurnPlace {
   known_run: string | null;
   /** Whether its own headers name its run. */
   is_labelled: boolean;
-  /** Key of the request; if it was answered, also that of request and answer, and that of the answer alone. */
+  /** Key of the request; if it was answered, also those of request and answer, of the answer alone, and of its id. */
   keys: string[];
   wants: WantedKeys;
   /** Sketch of its system prompt; '' if it has none. */
