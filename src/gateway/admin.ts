@@ -1,7 +1,7 @@
 /**
  * The admin routes under `/__gw/`, which the gateway answers itself. They require no credential (document 3). The bind
- * address and the checks of host and site (page-guard.ts) protect them from a web page in the operator's browser.
- * Server threads.
+ * address and the checks of host and site (page-guard.ts) protect them, except `/__gw/ready`, from a web page in the
+ * operator's browser. Server threads.
  */
 
 import { CatalogueError, toCatalogueError } from '../errors.ts';
@@ -21,7 +21,7 @@ interface AdminRoute {
 
 const READ = ['GET', 'HEAD'];
 
-/** All admin routes. Each answers with a method of CaptureControl. */
+/** All admin routes. Each asks CaptureControl, except `/__gw/routes`, which shows the table of routes. */
 export const ADMIN_ROUTES: Record<string, AdminRoute> = {
   '/__gw/ready': { methods: READ, handle: reportReadiness, is_open: true },
   '/__gw/stats': { methods: READ, handle: (admin) => admin.stats() },

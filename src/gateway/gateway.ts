@@ -1,6 +1,6 @@
 /**
- * Takes each request from the listener and decides whether it is an admin request, a request to refuse, or an exchange
- * to forward. Server threads.
+ * Takes each request from the listener and decides whether it is an admin request, a request to refuse, a step for the
+ * student, or an exchange to forward. Server threads.
  */
 
 import { CatalogueError, toCatalogueError } from '../errors.ts';

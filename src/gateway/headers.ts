@@ -43,8 +43,8 @@ const REQUEST_OWN = new Set([
 ]);
 
 /**
- * Headers whose values differ between requests of one client. The gateway reads them, and does not forward
- * them.
+ * Headers whose values differ between requests of one client, and which are not forwarded. The gateway reads all except
+ * `x-svc-tags`, which the capture process reads.
  */
 const READ_VARYING = new Set(['content-length', 'x-svc-run', 'x-svc-seq', 'x-svc-tags']);
 
@@ -64,7 +64,7 @@ export interface FilteredRequest {
   has_zero_length: boolean;
   run_id: string | null;
   seq: number | null;
-  /** Requests with the same headers share one object. */
+  /** Requests whose headers differ only in the varying values share one object as long as it is cached. */
   form: RequestForm;
 }
 
@@ -233,7 +233,7 @@ const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
  * Decodes the run id that the client sent, without changing it, because other code looks the run up
  * by this id. Most clients send text as UTF-8; browsers and Node send one byte per character.
  * @param value one byte per character
- * @returns null if absent
+ * @returns null for an empty value
  */
 export function readRunId(value: string): string | null {
   if (value === '') return null;
@@ -246,8 +246,8 @@ export function readRunId(value: string): string | null {
 }
 
 /**
- * Parses a sequence number; null for an invalid number, which counts as missing. Then the numbers do not show whether the
- * run is complete.
+ * Parses a sequence number; null for an invalid number, which counts as missing. Then the numbers do not show whether
+ * the run is complete.
  */
 export function parseSeq(value: string): number | null {
   return /^\d{1,15}$/.test(value) ? Number(value) : null;

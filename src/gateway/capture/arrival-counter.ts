@@ -11,7 +11,7 @@
 /** Stamps for each millisecond of the wall clock. */
 const STAMPS_PER_MS = 1_024n;
 
-/** @returns the memory that the counters of all server threads share */
+/** Allocates the memory that the counters of all server threads share. */
 export function allocateArrivals(): SharedArrayBuffer {
   const memory = new SharedArrayBuffer(BigInt64Array.BYTES_PER_ELEMENT);
   new BigInt64Array(memory)[0] = BigInt(Date.now()) * STAMPS_PER_MS;
@@ -26,7 +26,7 @@ export class ArrivalCounter {
     this.#cell = new BigInt64Array(memory);
   }
 
-  /** @returns a stamp above all stamps that any thread of this process has received */
+  /** Returns a stamp above all stamps that any thread of this process has received. */
   next(): number {
     return Number(Atomics.add(this.#cell, 0, 1n));
   }

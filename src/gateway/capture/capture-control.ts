@@ -108,7 +108,7 @@ export class CaptureControl {
     const { writer, version, db_path, max_queue, connections, framing_guard, otel, proxy, databases } =
       this.#options;
     if (writer?.alive) {
-      // A busy or restarting writer must not delay the health check: use the last known state.
+      // If the writer does not answer, because it is busy or restarts, the last known state is used.
       this.#lastState = await writer.state().catch(() => this.#lastState);
     }
     const { packing, process, withheld, text, ...files } = this.#lastState;
@@ -177,7 +177,8 @@ export class CaptureControl {
   /**
    * Waits until every exchange submitted before is captured or dropped, and until the captured ones are safe on disk.
    * @returns the number of exchanges captured since the start
-   * @throws CatalogueError `capture_stopped` if nothing is captured
+   * @throws CatalogueError `capture_stopped` if capture is off or was stopped; as `CaptureQueue.settle`; the writer's
+   *   error
    */
   async flush(): Promise<{ flushed: true; written: number }> {
     const writer = await this.#settled();
@@ -188,7 +189,7 @@ export class CaptureControl {
   /**
    * Seals the capture file, after every exchange submitted before is captured or dropped.
    * @returns the path of the sealed file, null if none was sealed; and the path of the file that is open now
-   * @throws CatalogueError `capture_stopped` if nothing is captured
+   * @throws as `flush`
    */
   async rotate(): Promise<{ sealed: string | null; opened: string }> {
     const writer = await this.#settled();
@@ -236,7 +237,7 @@ export class CaptureControl {
   /**
    * Waits until every exchange submitted so far is captured or dropped.
    * @returns the writer
-   * @throws CatalogueError `capture_stopped` without a writer, or after `kill`
+   * @throws CatalogueError `capture_stopped` without a writer, or after `kill`; as `CaptureQueue.settle`
    */
   async #settled(): Promise<ControlledWriter> {
     const { writer, servers } = this.#options;

@@ -1,6 +1,7 @@
 /**
- * A bounded queue of finished exchanges between traffic and the capture writer. It sends them in batches, retries when
- * the disk is full, and drops (and counts) exchanges when there is no room. Traffic never waits here for the writer.
+ * A bounded queue of finished exchanges between traffic and the capture writer. It sends them in batches, sends a batch
+ * again that could not be written, for example because the disk is full, and drops (and counts) exchanges when there is
+ * no room. Traffic never waits here for the writer.
  * Server threads, one each.
  *
  * `attempted = captured + dropped + in_flight` holds at every moment, because in_flight is computed from the other
@@ -208,7 +209,7 @@ export class CaptureQueue implements ByteBudget {
     this.large_bytes = options.max_queue_bytes * LARGE_SHARE;
   }
 
-  /** @returns the stamp for a request that arrives now and whose exchange begins later */
+  /** Returns the stamp for a request that arrives now and whose exchange begins later. */
   stampArrival(): number {
     return this.#arrivals.next();
   }

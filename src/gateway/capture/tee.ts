@@ -1,10 +1,10 @@
 /**
  * Copies bodies for capture as they pass, into memory that the writer shares. Only a short body that arrived in one
  * chunk is not copied: a view of it is kept until the exchange is submitted. A longer request body that is copied in
- * one piece is forwarded from its copy. Two bounds hold: one for each body, and one for all open exchanges together. A
- * body above the first bound is truncated and marked. When the second bound is reached, capture gives up the largest
- * open exchange, so that stalled uploads do not block the capture of all others. Neither bound affects traffic. Server
- * threads.
+ * one piece is forwarded from its copy. Two bounds hold: one for each body, and one for all open and queued exchanges
+ * together. A body above the first bound is truncated and marked. When the second bound is reached, capture gives up
+ * the largest open exchange, so that stalled uploads do not block the capture of all others; if no open exchange is
+ * large, it gives up the one that needs the room. Neither bound affects traffic. Server threads.
  */
 
 /**
@@ -31,7 +31,7 @@ export interface ByteBudget {
 
 /** Memory for the copies; the writer's client implements it (`actors/capture-writer/body-memory.ts`). */
 export interface BodyMemory {
-  /** @returns a cell of that size, or the longest available one for the beginning */
+  /** Returns a cell of that size, or the longest available one for the beginning. */
   take(bytes: number): Uint8Array;
   /** A fast `into.set(from, at)`. */
   copy(from: Uint8Array, into: Uint8Array, at: number): void;
@@ -242,8 +242,8 @@ export class Tee {
 
   /**
    * Copies a chunk of the request and lends the copy: it stays unchanged until `close`.
-   * @returns the copy; null when the chunk was not copied, because this body is not kept in one piece, or because there
-   * is no memory, and this exchange is given up
+   * @returns the copy; null when the chunk was not copied, because this body is not kept in one piece, the exchange is
+   * closed or given up, or there is no memory, in which case the exchange is given up now
    */
   lend(chunk: Uint8Array): Buffer | null {
     const { request } = this;

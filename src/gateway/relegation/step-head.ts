@@ -1,6 +1,5 @@
 /**
- * Reads run, session, agent and API version of a step from the headers of its request. Server
- * threads.
+ * Reads run, session, number, betas and API version of a step from the headers of its request. Server threads.
  */
 import { readClientRun } from '../../domain/client-run.ts';
 import {

@@ -33,7 +33,7 @@ export interface TunnelTap {
   fail(cause: EndCause): void;
   fromClient(bytes: Buffer): void;
   fromUpstream(bytes: Buffer): void;
-  /** @param isAborted whether one side closed the connection abnormally */
+  /** The connection has closed. @param isAborted whether one side closed it abnormally */
   close(isAborted: boolean): void;
   /** The handshake was not sent to the upstream, so there is no exchange. Called instead of all other methods. */
   cancel(): void;

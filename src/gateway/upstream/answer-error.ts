@@ -19,7 +19,7 @@ export class UpstreamError extends Error {
   }
 }
 
-/** @returns the error for an answer that violates HTTP/1.1 */
+/** Makes the error for an answer that violates HTTP/1.1, or was not requested. */
 export function badAnswer(what: string): UpstreamError {
   return new UpstreamError('BAD_ANSWER', what);
 }

@@ -111,7 +111,7 @@ export class SectionReader {
     this.#keptBytes = bytesNow;
   }
 
-  /** @returns where the kept section's blank line ends, or -1 */
+  /** Finds where the kept section's blank line ends; -1 if the line has not arrived. @throws UpstreamError */
   #findBlankLine(): number {
     const kept = this.#kept!;
     for (;;) {

@@ -12,15 +12,12 @@ const FIELD_LINES = /^(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]+: [\t\x20-\x7e\x80-\xff]*\r
 
 const FIELD_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 
-/**
- * @returns whether the text consists of valid header lines, `name: value\r\n` each, which no parser
- * reads differently
- */
+/** Whether the text consists of valid header lines, `name: value\r\n` each, which no parser reads differently. */
 export function areFieldLines(text: string): boolean {
   return FIELD_LINES.test(text);
 }
 
-/** @returns whether the text may be the value of a header line */
+/** Whether the text may be the value of a header line. */
 export function isFieldValue(text: string): boolean {
   return FIELD_VALUE.test(text);
 }

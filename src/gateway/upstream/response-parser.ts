@@ -231,7 +231,7 @@ function checkBeginning(section: SectionReader): void {
   }
 }
 
-/** @returns the minor version */
+/** Reads the minor version, 0 or 1. @throws UpstreamError for another version */
 function readVersion(bytes: Buffer, start: number): number {
   for (let at = 0; at < VERSION.length; at++) {
     if (bytes[start + at] !== VERSION[at]) throw badAnswer('not an HTTP/1.1 answer');

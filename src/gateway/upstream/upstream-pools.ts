@@ -38,8 +38,9 @@ export class UpstreamPools {
   }
 
   /**
+   * Returns the upstream of a base URL, which is created at its first use. A new upstream may take the place of the
+   * oldest one.
    * @param base http or https URL, perhaps with a path, without a trailing slash
-   * @returns the upstream of that base URL, created at first use. A new upstream may take the place of the oldest one.
    */
   get(base: string): Upstream {
     const known = this.#upstreams.get(base);
