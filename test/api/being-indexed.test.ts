@@ -163,7 +163,7 @@ describe('exchanges that wait for the index', () => {
     expect((await list()).being_indexed).toBeNull();
   });
 
-  it('are not shown to a caller who may not read captures', async () => {
+  it('are not shown to a caller with an unknown credential', async () => {
     await store(ask('private', 700));
     const stranger = await fetch(`${api.url}/capture/runs`, { headers: { authorization: 'Bearer unknown' } });
     expect(stranger.status).toBe(404);

@@ -462,7 +462,7 @@ describe('an operator', () => {
       expect((await call(service, STATIC_KEY, 'GET', `/capture/run-values?${query}`)).status).toBe(422);
   });
 
-  it('gets captured runs over MCP, cut to what fits', async () => {
+  it('searches and reads captured runs over MCP', async () => {
     const ask = async (name: string, input: object) => {
       const params = { name, arguments: input };
       const response = await fetch(`${service.api}/mcp`, {

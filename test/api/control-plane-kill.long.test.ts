@@ -1,11 +1,11 @@
-/** Everything that the control plane acknowledged is there after the process was killed in the middle of writing. */
+/** Projects, keys and revocations that the control plane acknowledged exist after a kill in the middle of writing. */
 import { afterAll, expect, it } from 'vitest';
 import { ControlPlaneChild } from '../fixtures/control-plane.ts';
 
 const api = new ControlPlaneChild();
 afterAll(() => api[Symbol.asyncDispose]());
 
-it('every acknowledged write survives three kills', async () => {
+it('every acknowledged project, key and revocation survives three kills', async () => {
   await api.start();
   const owner = await api.person('owner');
   const projects = new Map<string, string>();

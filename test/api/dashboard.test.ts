@@ -78,7 +78,7 @@ describe('the dashboard', () => {
     expect(bytes).toBeLessThan(PAGE_BYTES);
   });
 
-  it('inserts no text as markup', () => {
+  it('uses no function that inserts text as markup', () => {
     const names = globSync('**/*.{ts,tsx}', { cwd: fileURLToPath(SOURCES), exclude: ['dist*/**'] });
     expect(names.length).toBeGreaterThan(30);
     for (const name of names)

@@ -33,7 +33,7 @@ async function openCookie(): Promise<string> {
 
 const me = (headers: Record<string, string>) => fetch(`${api.url}/auth/me`, { headers });
 
-it('a session stores a token in a cookie that no script and no other site can read, until the token expires', async () => {
+it('a session stores a token in a cookie with HttpOnly and SameSite=Strict, at most until the token expires', async () => {
   const response = await signIn({ token });
   const cookie = response.headers.get('set-cookie')!;
   const { port } = new URL(api.url);
@@ -106,7 +106,7 @@ it.each([
   expect([ended.status, ended.headers.get('set-cookie')]).toEqual([403, null]);
 });
 
-it('a session cannot be read by pages of another origin', async () => {
+it('a session has no effect in requests of pages of another origin', async () => {
   const cookie = await openCookie();
   expect((await me({ cookie, 'sec-fetch-site': 'same-site' })).status).toBe(401);
   expect((await me({ cookie, origin: 'https://other.example.com' })).status).toBe(401);

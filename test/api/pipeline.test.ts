@@ -575,7 +575,7 @@ describe('every answer', () => {
     }
   });
 
-  it('has a log line without the query, headers and body', async () => {
+  it('has a log line without the query and the credential', async () => {
     lines.length = 0;
     await api('GET', '/health', { query: 'key=hunter2', as: 'hunter3', headers: { 'x-request-id': 'r' } });
     await api('GET', '/no/hunter4');

@@ -243,7 +243,7 @@ describe('an exchange that makes the writer fail', () => {
 });
 
 describe('a writer that does not answer', () => {
-  it('is noticed without a request for its status', async () => {
+  it('is reported as stuck until it answers', async () => {
     const gateway = await start({ stuck_ms: 50 });
     expect(await readStats(gateway.url)).toMatchObject({ status: 'ok', reasons: [] });
     gateway.hold();

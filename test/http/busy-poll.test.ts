@@ -1,3 +1,4 @@
+/** When the event loop polls without waiting after an answer, with a clock that the test sets. */
 import { expect, test } from 'vitest';
 import { BusyPoll } from '../../src/http/busy-poll.ts';
 

@@ -77,7 +77,7 @@ it('a quiet thread drops the free memory, and no base', () => {
   expect(cache.takeMemory(100_000)!.length).toBeGreaterThanOrEqual(100_000);
 });
 
-it('the cache keeps no more memory than it counts, for any bodies', async () => {
+it('the cache keeps no more memory than it counts, for bodies with keys and images and without', async () => {
   const add = vi.spyOn(BaseCache.prototype, 'add');
   onTestFinished(() => add.mockRestore());
   const log = await CaptureLog.open({ path: join(makeFolder(), 'capture.mdb'), redact: true });

@@ -11,7 +11,7 @@ import { CaptureReader } from '../../src/storage/capture/reader.ts';
 import { makeExchange } from './captured.ts';
 import { makeFolder } from './folder.ts';
 
-it('no call of a reader leaves a transaction open, and a listing holds no transaction between exchanges', async () => {
+it('calls of a reader leave no transaction open, and a listing holds no transaction between exchanges', async () => {
   const path = join(makeFolder(), 'capture.mdb');
   const log = await CaptureLog.open({ path, redact: true, decode: decodeExchange });
   onTestFinished(() => log.close());

@@ -143,7 +143,7 @@ describe('the newest exchanges', () => {
     expect(pressed.files.newestUnlisted()[0]).toMatchObject({ started_at_ms: 5, path: '/v1/last' });
   });
 
-  it('have short names and paths', async () => {
+  it('are listed without a long name of a run, and with the beginning of a long path', async () => {
     const pressed = await new Pressed().open();
     const run_id = 'r'.repeat(5_000);
     const path = `/${'p'.repeat(5_000)}`;

@@ -18,7 +18,7 @@ const NOTHING: TidyBacklog = {
 };
 const GIB = 1 << 30;
 
-it('packing always has a share of a core, at least LEAST_SHARE', () => {
+it('the share is LEAST_SHARE if nothing waits, whatever the size of the database', () => {
   expect(chooseTidyShare(NOTHING, 0)).toBe(LEAST_SHARE);
   expect(chooseTidyShare(NOTHING, 100 * GIB)).toBe(LEAST_SHARE);
 });

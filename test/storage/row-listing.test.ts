@@ -1,4 +1,4 @@
-/** Runs of an earlier version are added to the lists exactly once, even if this work is interrupted several times. */
+/** Runs of an earlier version are added to the lists exactly once, even if this work is interrupted. */
 
 import { expect, it } from 'vitest';
 import { RUN_LISTS } from '../../src/domain/run-list.ts';

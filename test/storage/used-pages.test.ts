@@ -1,3 +1,7 @@
+/**
+ * A database file that is shorter than its head says: whether the missing pages are in use. Also files with any content
+ * of their pages.
+ */
 import { appendFileSync, copyFileSync, readFileSync, statSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';

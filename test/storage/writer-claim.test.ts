@@ -29,7 +29,7 @@ describe('the claim on a database', () => {
     await claim(path);
   });
 
-  it('is the same for every spelling of a path, and differs between files', async () => {
+  it('is the same for a path through a link or with `..`, and differs between files', async () => {
     const folder = join(makeFolder(), 'not', 'there', 'yet');
     const path = join(folder, 'capture.mdb');
     await claim(path);
