@@ -325,7 +325,7 @@ describe('a thin event', () => {
     expect(fetched.filter((at) => at === path)).toHaveLength(1);
   });
 
-  it('about an object that no longer exists is acknowledged and changes nothing', async () => {
+  it('about an object that no longer exists is acknowledged as not handled', async () => {
     expect((await sendThin(thin('invoice.paid', 'in_gone'))).body).toMatchObject({ handled: false });
   });
 

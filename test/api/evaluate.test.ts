@@ -90,7 +90,7 @@ describe('evaluation', () => {
     expect(Object.keys(none.scores)).toEqual([...MONITOR_NAMES]);
   });
 
-  it('gives the same steps the same answer under every path and for every organization', async () => {
+  it('gives the same steps the same answer under both paths and for another organization', async () => {
     const request = { steps: Array.from({ length: 7 }, (_, at) => loopStep(at)), task_profile: 'qa' };
     const first = await api.post(EVALUATE, request);
     expect((await api.post('/monitors/evaluate', request)).text).toBe(first.text);

@@ -51,7 +51,7 @@ it('a session’s cookie is Secure behind TLS', async () => {
   expect(behind.headers.get('set-cookie')).toMatch(/; Secure$/);
 });
 
-it('a session reads whatever the token may read', async () => {
+it('a session reads the profile and the captures that the token may read', async () => {
   const cookie = await openCookie();
   const byCookie = await me({ ...OWN_PAGE, cookie });
   expect(byCookie.status).toBe(200);

@@ -47,7 +47,7 @@ describe('the patterns of a process', () => {
       expect(universal.body.traces[0]).toMatchObject({ tier: 'e3' });
     }));
 
-  it('are not found without a vector store, by any tenant', async () => {
+  it('are neither found nor stored without a vector store', async () => {
     await using api = new ApiChild();
     await api.start();
     expect((await api.post('/v1/traces/retrieve', { context: FLAKY })).body).toEqual({ traces: [] });

@@ -116,7 +116,7 @@ describe('a run over HTTP', () => {
     );
   });
 
-  it('may have any printable id, and has aliases of its paths', async () => {
+  it('may have an id with separators, spaces and an emoji, and has aliases of its paths', async () => {
     const id = 'a/b c?#%20—ü😀';
     expect((await api.post('/monitor/runs', { run_id: id })).status).toBe(200);
     expect((await logStep(id, 0)).status).toBe(200);

@@ -152,7 +152,7 @@ describe('the check of the host name', () => {
 });
 
 describe('credentials', () => {
-  it('give access to their own organization only, until they are revoked', async () => {
+  it('give access from their creation on, and to their own organization only', async () => {
     const { raw, ...made } = makeApiKey('test');
     const tables = new LmdbTables(join(folder, 'main.mdb'), 'disk');
     const record = {
@@ -196,7 +196,7 @@ describe('bodies', () => {
     JSON.stringify({ run_id: 'r', pad: '' }).replace('""', `"${'x'.repeat(bytes)}"`);
   const frame = padded(0).length;
 
-  it('are accepted at the cap, and refused with 413 one byte beyond it, for every sender', async () => {
+  it('are accepted at the cap, and refused with 413 one byte beyond it, with a key and without one', async () => {
     expect((await send('POST', RUNS, { body: padded(CAP - frame) })).status).toBe(200);
     for (const key of [STATIC, null]) {
       const refused = await send('POST', RUNS, { key, body: padded(CAP - frame + 1) });

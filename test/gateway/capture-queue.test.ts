@@ -239,7 +239,7 @@ describe('an exchange that is not stored', () => {
     expect(queue.counters().failing).toBeNull();
   });
 
-  it('because it was cancelled later is in no count, whatever fails meanwhile', async () => {
+  it('because it was cancelled later is in no count, even if a write fails meanwhile', async () => {
     const { queue, writer, submit } = makeQueue({ max_queue: 1 });
     submit('/a');
     expect(queue.begin()).toBeNull();

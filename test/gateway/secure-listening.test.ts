@@ -112,7 +112,7 @@ describe('a client that requires HTTPS', () => {
     expect(pieces).toBeGreaterThan(0);
   });
 
-  it('is captured like any other', async () => {
+  it('is captured, and no exchange is dropped', async () => {
     await fetch(`${gateway}/__gw/flush`, { dispatcher });
     const stats = (await (await fetch(`${gateway}/__gw/stats`, { dispatcher })).json()) as {
       exchanges: { turns: number; dropped: number };

@@ -96,7 +96,7 @@ describe.each([
     );
   });
 
-  it('detects each changed byte and each cut', () => {
+  it('detects a changed bit in any part of the file, and a cut', () => {
     const folder = makeFolder();
     const path = join(folder, 'segment');
     const words = Array.from({ length: 300 }, (_, at) => [`word${at % 40}`, `only${at}`]);
