@@ -3,16 +3,16 @@ import type { BillingEvent, EffectiveSubscription, Subscription } from '../../do
 
 /** The effects of an event. */
 export interface AppliedEvent {
-/** Whether the event was applied before, so that it has no effect now. */
-duplicate: boolean;
-/** Whether the event's organization was known when the event first arrived. */
-handled: boolean;
-/** null: unknown, or the event is a duplicate. */
-org_id: string | null;
-/** The subscription before the change; null: it is new, or `after` is null. */
-before: Subscription | null;
-/** The subscription after the change; null: no subscription of a known organization changed. */
-after: Subscription | null;
+  /** Whether the event was applied before, so that it has no effect now. */
+  duplicate: boolean;
+  /** Whether the event's organization was known when the event first arrived. */
+  handled: boolean;
+  /** null: unknown, or the event is a duplicate. */
+  org_id: string | null;
+  /** The subscription before the change; null: it is new, or `after` is null. */
+  before: Subscription | null;
+  /** The subscription after the change; null: no subscription of a known organization changed. */
+  after: Subscription | null;
 }
 
 /** Reads show the state at the time of the call; in a transaction also its own writes. */
