@@ -71,8 +71,8 @@ export class DeletedContent {
 
   /**
    * Continues the unfinished deletions, one after another. A failing one is tried again at the next call, and does not
-   * delay the others. Until late writes can no longer arrive, a deletion whose data is already removed is left alone. So
-   * is, on boxes that share stores, a deletion that is younger than AT_WORK_MS.
+   * delay the others. A deletion whose data is already removed is left alone until late writes can no longer arrive. On
+   * boxes that share stores, a deletion that is younger than AT_WORK_MS is left alone, too.
    */
   async resume(): Promise<void> {
     const nowMs = this.#clock.wallMs();

@@ -29,7 +29,7 @@ export class KnownMarks {
     this.#accounts = accounts;
   }
 
-  /** Returns the organization's marks, by run; more than READ_EACH_TIME marks may be REMEMBERED_MS old. */
+  /** Returns the organization's marks, by run. If there are many, they may be up to REMEMBERED_MS old. */
   of(orgId: string): ReadonlyMap<string, RunMarks> {
     const known = this.#organizations.get(orgId);
     if (known !== undefined && known.marks.size > READ_EACH_TIME && performance.now() < known.until_ms)

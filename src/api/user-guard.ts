@@ -22,7 +22,7 @@ import type { UserEpochs } from './user-epochs.ts';
 interface UserGuard {
   checks: Checks;
   accounts: Accounts;
-  /** Told the user of every request that may have changed something, even if the request failed. */
+  /** Receives the user of every request that may have changed something, even if the request failed. */
   epochs: UserEpochs;
   clock?: Clock;
 }
