@@ -301,8 +301,8 @@ export class TextMatches {
   }
 
   /**
-   * For each run that contains all terms, yields the latest of its exchanges with the rarest term. Yields each exchange
-   * without a run that contains all terms itself. The latest exchanges come first.
+   * For each run that contains all terms, yields the latest of its exchanges with the rarest term. An exchange without a
+   * run is yielded if it contains all terms itself. The latest exchanges come first.
    */
   *newest(): Generator<{ id: number; run: number }> {
     const few = this.#terms.reduce((a, b) => (b.ids.length < a.ids.length ? b : a));
