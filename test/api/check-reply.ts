@@ -5,9 +5,10 @@ import type { ApiReply } from '../../src/contract/route.ts';
 import { violationsBody } from '../../src/contract/violation.ts';
 
 /**
- * Fails if the status is not declared, if the body does not match the schema, or if it has a key that the schema does
- * not name.
- * @returns the body as JSON, or as text if the endpoint declares another media type
+ * Fails if the body does not match the schema of its status, or has a key that the schema does not name. A status from
+ * 400 on that is not declared must have the body of an error; any other status must be declared. The body of a status
+ * that is declared with a media type is not checked.
+ * @returns the parsed JSON, undefined for an empty body; the text if the status is declared with a media type
  */
 export function checkReply(endpoint: Endpoint, reply: Pick<ApiReply, 'status' | 'body'>): unknown {
   const { status } = reply;

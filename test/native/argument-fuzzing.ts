@@ -1,6 +1,7 @@
 /**
- * Calls every function of one addon with arguments of any kind, in a separate process, which must survive it. Takes the
- * addon's file, a seed and a number of calls; prints for each function how many calls returned and how many threw.
+ * Calls every function of one addon with arguments of any kind, in a separate process, which must survive it.
+ * Arguments: the addon's file, a seed, the number of calls of each function, and the number of feature bytes. Prints for
+ * each function how many calls returned and how many threw.
  */
 import { createRequire } from 'node:module';
 import { createPrng } from '../../src/std/prng.ts';
@@ -246,7 +247,7 @@ for (const name of Object.keys(addon)) {
     if (prng.float() < 0.05) given.length = Math.floor(prng.float() * given.length);
     if (name === 'sendNow' && PRINTING.has(given[0])) given[0] = NO_DESCRIPTOR;
     try {
-      // A graph must not grow while another thread reads it.
+      // Waits for the result, because a graph must not grow while another thread reads it.
       const result = addon[name]!(...given);
       if (result instanceof Promise) await result;
       count[0]++;

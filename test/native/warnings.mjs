@@ -13,7 +13,7 @@ import { findFirst, listAddons, listArguments } from '../../native/compile.mjs';
 const WARNINGS = ['-Wall', '-Wextra', '-Werror'];
 const COMPILERS = ['g++', 'clang++'];
 
-/** @returns {string[]} flags against false warnings of GCC */
+/** Lists the flags against false warnings of GCC. @returns {string[]} none for another compiler */
 function listWrong(compiler, addon) {
   if (compiler !== 'g++') return [];
   // This warning is about types of wide instructions in the interface of a function. No other file uses these

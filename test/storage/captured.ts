@@ -44,7 +44,7 @@ export function readAllFiles(folder: string): { path: string; bytes: Buffer }[] 
     .map((path) => ({ path, bytes: readFileSync(path) }));
 }
 
-/** Finds words in any file: in plain bytes, or in an unpacked frame of zstd. @returns the places */
+/** Finds words in a file's path, in its plain bytes, or in an unpacked frame of zstd. @returns the places */
 export function findAnywhere(folder: string, words: string): string[] {
   const found: string[] = [];
   const magic = Buffer.from([0x28, 0xb5, 0x2f, 0xfd]);

@@ -33,6 +33,7 @@ export function readable({ snapshot: stored, events }: StoredActor) {
 }
 
 /**
+ * Defines the suite for one kind of store.
  * @param prepare makes an empty store
  * @param options of vitest
  */

@@ -17,7 +17,7 @@ export interface Offloaded extends Filled {
 
 type Keep = NonNullable<CaptureLogOptions['bucket']>['keep'];
 export const AT_ONCE: Keep = { age_ms: -60_000 };
-/** Keeps captures for so long that the exchanges of the tests, which are some years old, do not expire. */
+/** Keeps blocks on the local disk for so long that those of the tests' exchanges, which are some years old, stay there. */
 export const LATER: Keep = { age_ms: 1e13 };
 
 export function open({ path, key, place }: Offloaded, keep: Keep, fault?: CaptureLogOptions['fault']) {
@@ -32,7 +32,7 @@ export function open({ path, key, place }: Offloaded, keep: Keep, fault?: Captur
   });
 }
 
-/** Sends sealed files, and removes blocks that may leave the disk. */
+/** Does all postponed work, then sends sealed files, and removes blocks that may leave the disk. */
 export async function passAll(log: CaptureLog): Promise<void> {
   while ((await log.tidySome(decodeExchange, 50)).done > 0);
   await log.offloadSome();
@@ -46,7 +46,10 @@ export function listObjects(place: string): string[] {
     .sort();
 }
 
-/** Expects that the bucket has exactly the objects that the note lists. */
+/**
+ * Expects that no object waits for its removal, and that the bucket has only the gateway's own objects and objects in
+ * folders that the note lists.
+ */
 export function expectNoOthers({ path, place }: Offloaded): void {
   const { files, gateway, removing } = readNote(path)!;
   expect(removing).toEqual([]);

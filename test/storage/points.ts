@@ -33,14 +33,14 @@ export function openFollower({ source, store, clock }: Followed, keepMs = 7 * DA
   return Follower.open(source, store, keepMs, clock.ms);
 }
 
-/** @returns the time of the point */
+/** Advances the clock by 10 s, and runs a pass of the follower. @returns the time of the pass */
 export async function pass({ clock }: Followed, follower: Follower): Promise<number> {
   clock.ms += 10_000;
   await follower.pass(() => clock.ms, NEVER);
   return clock.ms;
 }
 
-/** @returns the restored DATA_DIR */
+/** Restores a point into a new folder. @param toMs the newest point at or before this time; null: the newest one */
 export async function restoreTo(
   { store, source }: Followed,
   toMs: number | null,
@@ -54,7 +54,7 @@ export async function restoreTo(
   return { ...into, lost_blocks };
 }
 
-/** The values of a table, by number. */
+/** Reads the values of a table, in the order of their numbers. */
 export async function readRows(
   dataDir: string,
   table: string,

@@ -99,7 +99,7 @@ function findingRows(codebase_id: string, seq: number, project_id: string, creat
   ];
 }
 
-/** @param prepare makes an empty store */
+/** Defines the suite for one kind of store. @param prepare makes an empty store */
 export function describePorts(name: string, prepare: () => OpenPorts | Promise<OpenPorts>): void {
   describe(`the ports of ${name}`, () => {
     let store: OpenPorts;
@@ -130,7 +130,7 @@ export function describePorts(name: string, prepare: () => OpenPorts | Promise<O
         expect(accounts.audit.list(id, { limit: 5, offset: 0 }).items).toMatchObject([{ target: id }]);
       });
 
-      it('know a key by its digest, count its uses, and end it once', async () => {
+      it('know a key by its digest, count its uses, and revoke it', async () => {
         const { accounts } = store.stores;
         const key = {
           id: 'key_1',
@@ -296,7 +296,7 @@ export function describePorts(name: string, prepare: () => OpenPorts | Promise<O
       expect([ids(null), experiments.findBelow('org', null)]).toEqual([['a'], 'e1']);
     });
 
-    it('patterns are listed both ways, and an import waits for the index', async () => {
+    it('patterns are found by scope and listed both ways, and stay when their sources are removed', async () => {
       const { accounts } = store.stores;
       const [web, api] = [ownScope('org', 'web'), ownScope('org', 'api')];
       const fields = { situation: 's', dead_ends: '', unlock: 'u', model: '', failure_type: '' };

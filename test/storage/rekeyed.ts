@@ -28,7 +28,7 @@ export const picture = Buffer.from(
 );
 const random = () => Buffer.from(JSON.stringify({ text: CANARY + randomBytes(90_000).toString('hex') }));
 
-/** @returns the stored requests by id */
+/** Fills a data folder with rows and captures. @returns the stored requests, in the order of their ids from 1 */
 export async function fill(folder: string, key: Key): Promise<Buffer[]> {
   const { main, runs } = openStores(databasePaths(folder, key));
   await main.transact((tx) => {
@@ -57,7 +57,7 @@ export async function fill(folder: string, key: Key): Promise<Buffer[]> {
   return stored;
 }
 
-/** Checks that all data is readable with this key. If the key is not null, checks that no other key opens the data. */
+/** Checks that all data is readable with this key, and that the files show the canary only if the key is null. */
 export async function check(folder: string, key: Key, stored: readonly Buffer[]): Promise<void> {
   const { main, runs } = openStores(databasePaths(folder, key));
   const values = [...main.range<string>('t', { prefix: [] })].map(({ value }) => value);

@@ -12,7 +12,7 @@ export interface OpenTables {
   journal(): JournalStore | Promise<JournalStore>;
 }
 
-/** @param prepare makes an empty store */
+/** Defines the suite for one kind of store. @param prepare makes an empty store */
 export function describeTables(name: string, prepare: () => OpenTables | Promise<OpenTables>): void {
   describe(`tables in ${name}`, () => {
     let open: OpenTables['open'];
@@ -80,7 +80,7 @@ export function describeTables(name: string, prepare: () => OpenTables | Promise
       expect(numbers()).toEqual([]);
     });
 
-    it('are read as of one moment by all reads of a snapshot', async () => {
+    it('are read in a snapshot, which sees earlier commits and only the tables that it names', async () => {
       await tables.transact((tx) => {
         for (let n = 0; n < 50; n++) {
           tx.write({ op: 'put', table: 't', row: ['a', n], value: n });
@@ -127,7 +127,7 @@ export function describeTables(name: string, prepare: () => OpenTables | Promise
       expect(tables.get('t', ['n'])).toBe(50);
     });
 
-    it('store rows with events, all of a commit or nothing, and add up counters', async () => {
+    it('store rows with events, and add up counters', async () => {
       const journal = await journalOf();
       const commit = (n: number) =>
         new Promise<Error | null>((resolve) =>

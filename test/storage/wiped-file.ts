@@ -25,7 +25,7 @@ export class WipedFile {
     this.tables = new LmdbTables(path, durability);
   }
 
-  /** Rows to keep and rows to remove, alternating. */
+  /** Writes rows to keep, to remove and to replace, in turn. Then removes and replaces those rows. */
   async fill(rows: number): Promise<void> {
     await this.tables.transact((tx) => {
       for (let n = 0; n < rows; n++) {
@@ -44,7 +44,7 @@ export class WipedFile {
     }
   }
 
-  /** The numbers of kept rows whose content has changed. */
+  /** The numbers of those rows that do not have the content which `fill` left. */
   wrongRows(rows: number): number[] {
     return Array.from({ length: rows }, (_, n) => n).filter(
       (n) =>

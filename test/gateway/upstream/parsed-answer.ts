@@ -5,7 +5,7 @@ import type { UpstreamError } from '../../../src/gateway/upstream/answer-error.t
 import { type ResponseHead, ResponseParser } from '../../../src/gateway/upstream/response-parser.ts';
 
 export interface ParsedAnswer {
-  /** `whole`: complete; `cut`: the bytes ended too early; otherwise why it is not an answer. */
+  /** `whole`: complete; `cut`: the bytes ended too early; `refused`: not an answer, for the reason `why`. */
   outcome: 'whole' | 'cut' | 'refused';
   why: string;
   informational: number[];

@@ -1,8 +1,9 @@
 /**
  * `npm run test:sanitized`: compiles every addon of `native/compile.mjs` with AddressSanitizer and
  * UndefinedBehaviorSanitizer, into a separate folder, and runs the tests that use them. Before that it runs
- * graph-race.cc and shared-race.cc under ThreadSanitizer. With a test file as argument it runs only that file. Own
- * process; exits with 1 after a finding. If the compiler has no sanitizers, it says so and exits with 0.
+ * graph-race.cc and shared-race.cc under ThreadSanitizer. With test files as arguments it runs only these files, and
+ * not the races. Own process; exits with 1 after a finding. If the compiler has no sanitizers, it says so and exits with
+ * 0.
  *
  * Node itself has no sanitizers, so leaks are not checked here: memory that V8 keeps until its end looks like a leak.
  * The programs without Node (test/native/fuzz) check for leaks.
@@ -53,7 +54,7 @@ function toSanitized(addon) {
   return { ...addon, target: join(build, basename(addon.target)) };
 }
 
-/** @returns {string | null} why it failed; null: it succeeded */
+/** Compiles an addon with the sanitizers. @returns {string | null} why it failed; null: it succeeded */
 function compileAddon(addon, compiler) {
   const told = compile(addon, compiler, WAYS);
   return existsSync(addon.target) && !/ failed /.test(told ?? '') ? null : told;
@@ -81,7 +82,11 @@ const RACES = {
   'shared-race': 'indexes are searched while they are changed',
 };
 
-/** @returns {string | null} what is wrong: a race, or a deliberate race that was not reported; null: nothing */
+/**
+ * Compiles and runs a program under ThreadSanitizer.
+ * @returns {string | null} what is wrong: a race, a deliberate race that was not reported, or an error of the compiler;
+ *   null: nothing, or the program was skipped
+ */
 function findRace(compiler, name) {
   const graph = listAddons().find((addon) => addon.name === 'graph');
   const library = spawnSync(compiler.compiler, ['-print-file-name=libtsan.so'], { encoding: 'utf8' });

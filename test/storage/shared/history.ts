@@ -26,7 +26,7 @@ const COUNTER = 'counter';
 const NAMES = 'names';
 const OWNERS = 'owners';
 const ALL = [OPS, COUNTER, NAMES, OWNERS];
-/** Names that clients compete for. */
+/** Number of names for which clients compete. */
 const NAME_COUNT = 40;
 const OWNER_COUNT = 3;
 
@@ -37,7 +37,7 @@ export function beginHistory({ tables }: HistoryBox): Promise<void> {
   });
 }
 
-/** Checks the conditions that the rows must fulfil at every position. @returns null if it does */
+/** Checks the conditions that the rows must fulfil at every position. @returns the first fault; null: there is none */
 function judgeRows(reader: TableReader): string | null {
   const counts = [...reader.range<number>(OPS, { prefix: [] })].map(({ value }) => value);
   const total = reader.get<number>(COUNTER, ['all']) ?? 0;

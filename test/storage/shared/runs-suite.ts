@@ -53,7 +53,7 @@ export async function takeOne(session: RunsSession, actor: string): Promise<numb
   return taken!.term;
 }
 
-/** @param prepare makes an empty database */
+/** Defines the suite for one kind of database. @param prepare makes an empty database */
 export function describeRuns(name: string, prepare: () => Promise<RunsDatabase>): void {
   describe(`runs in ${name}`, () => {
     let database: RunsDatabase;
@@ -146,7 +146,7 @@ export function describeRuns(name: string, prepare: () => Promise<RunsDatabase>)
       expect((await a.commit(2, [write('run', second, {})])).lost).toEqual([]);
     });
 
-    it('tells every box of take-overs, and of rows that all boxes follow, at a position', async () => {
+    it('tells a follower of take-overs, and of rows that all boxes follow, at a position', async () => {
       const a = await open();
       const follower = await database.truth.open(randomUUID(), () => {});
       sessions.push(follower);
