@@ -77,7 +77,7 @@ async function tablesWith(needle: string): Promise<string[]> {
 }
 
 describe('a deleted organization', () => {
-  it('is gone at once for all users, and from the disk except for its usage', {
+  it('is gone at once for all users, and from the disk except for counts, audit log and deletion record', {
     tags: 'long',
     timeout: 120_000,
   }, async () => {

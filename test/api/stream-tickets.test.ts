@@ -46,7 +46,7 @@ describe('a ticket', () => {
     });
   });
 
-  it('is refused in another process, if it is damaged, or if the request also has a credential', async () => {
+  it('is refused in another process or if it is damaged, and ignored if the request has a credential', async () => {
     const ticket = await tickets.issue(AUTHORIZATION, { org_id: 'org_a' }, null);
     const query = `ticket=${ticket}`;
     const other = new StreamTickets(StreamTickets.allocate(), clock);

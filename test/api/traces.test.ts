@@ -423,7 +423,7 @@ describe.each([
     await restart();
   });
 
-  it('loses no queued trace, and makes no pattern twice', async () => {
+  it('loses no queued trace, and repeats its patterns with the same content', async () => {
     await restart(false);
     expect((await process.send('POST', '/v1/traces', V2))[0]).toBe(202);
     // The store has received the patterns, and the process ends before it reports that.

@@ -194,7 +194,7 @@ describe('an audited step', () => {
 });
 
 describe('an upstream that changes silently', () => {
-  it('gets that kind of answer suspended, also after a restart, while other kinds are still served', {
+  it('gets that kind of answer suspended, also after a restart, until a later student is published', {
     tags: 'long',
   }, async () => {
     await start();

@@ -128,7 +128,7 @@ describe('a certificate that changes', () => {
   const STAYS = /the earlier one stays/;
   const TAKEN = /new connections get the new certificate/;
 
-  it('is reported once, whatever the number of ports and threads; a certificate for another key is ignored', {
+  it('is reported once, although two ports and two threads use it; a certificate for another key is ignored', {
     tags: 'long',
     timeout: 60_000,
   }, async () => {

@@ -139,7 +139,7 @@ describe('the upstream receives', () => {
     expect(upstream.requests[0]!.body.equals(body)).toBe(true);
   });
 
-  it('the same bytes wherever the request is split', async () => {
+  it('the same body if the request arrives byte by byte', async () => {
     const bytes = messageBytes(
       'POST /every?byte HTTP/1.1',
       [

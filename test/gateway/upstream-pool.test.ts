@@ -119,7 +119,7 @@ describe('the connections to an upstream', () => {
     expect((await send(pool, '/')).status).toBe(200);
   });
 
-  it('end with the pool, including those in use', async () => {
+  it('end with the pool while they are in use', async () => {
     const { pool } = await start();
     const pending = send(pool, '/');
     await pool.destroy();

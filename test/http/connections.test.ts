@@ -136,7 +136,7 @@ describe.runIf(isWatched)('a process at the limit of descriptors', () => {
     rmSync(folder, { recursive: true, force: true });
   });
 
-  it('waits without processor time, says so in one line, and accepts clients once descriptors are free', {
+  it('waits without polling, says so in one line, and accepts clients once descriptors are free', {
     tags: 'long',
   }, async () => {
     await using child = new CliChild(['gateway', '--port', '0'], {

@@ -276,7 +276,7 @@ describe('runs without a label', () => {
     expect(decoded).toBe(10);
   });
 
-  it('are read by run without reading other exchanges, in a partly indexed file', {
+  it('are read by run in a partly indexed file; an unknown run is sought only in blocks without an index', {
     tags: 'long',
   }, async () => {
     const log = await openLog(makeFolder(), false);

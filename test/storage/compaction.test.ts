@@ -82,7 +82,7 @@ describe.each([
   });
 });
 
-it('a compaction that is killed before any of its file operations leaves all data readable, and no other file', {
+it('a compaction that is killed before any of its file operations leaves all data readable; the next one completes it', {
   tags: 'long',
 }, async () => {
   const full = makeFolder();

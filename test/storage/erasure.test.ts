@@ -179,7 +179,7 @@ describe('an erased run', () => {
     expect((await captured.read()).get(before.size + 1)!.request).toContain('stays says 7');
   });
 
-  it('leaves the bytes of all other exchanges unchanged, for any selection', {
+  it('leaves the bytes of the exchanges of all other runs unchanged', {
     tags: 'long',
   }, async () => {
     const step = fc.record({

@@ -33,7 +33,7 @@ it('a small file is sealed by age alone if `any_ms` is set', () => {
   expect(isDueForSealing(1, null, 0, limits)).toBe(false);
 });
 
-it('a large old file is sealed, takes only the space of its content, and reads as before', {
+it('a large old file is sealed, takes no more space than before, and can be read', {
   timeout: 60_000,
 }, async () => {
   const path = join(makeFolder(), 'capture.mdb');

@@ -53,7 +53,7 @@ describe.each(['disk', 'process'] as const)(
       await again.tables.close();
     });
 
-    it('that is killed before any of its writes leaves every row, and the mark', {
+    it('that is killed between its writes leaves every row, and the mark', {
       tags: 'long',
     }, async () => {
       const rows = 40;

@@ -80,7 +80,7 @@ describe('a file that is shorter than its head says', () => {
     expect(() => checkFileHead(path)).toThrow(/cut off: 24576 bytes of/);
   });
 
-  it('is checked in bounded time and without a crash, with any content of its pages', {
+  it('is checked without a crash when its pages contain noise', {
     tags: 'long',
   }, async () => {
     const path = join(makeFolder(), 'a.mdb');
@@ -108,7 +108,7 @@ describe('a file that is shorter than its head says', () => {
     expect(refused).toBeGreaterThan(0);
   });
 
-  it('has the same rows with any content of its dispensable pages', { tags: 'long' }, async () => {
+  it('has the same rows when its dispensable pages contain other bytes', { tags: 'long' }, async () => {
     const dir = makeFolder();
     const path = join(dir, 'a.mdb');
     await makeShortFile(path, 40);

@@ -223,7 +223,7 @@ describe('a malformed answer', () => {
     expect(parseByUs(pieces)).toMatchObject({ outcome: 'refused' });
   });
 
-  it('is refused at the first byte that makes it malformed', () => {
+  it('is refused as soon as its beginning is malformed, before the rest arrives', () => {
     for (const beginning of ['SSH-2.0', 'H2', '<html', `HTTP/1.1 200 OK\n`, `${OK}x: y\n`, `${OK}\n`]) {
       expect(parse(beginning).outcome).toBe('refused');
     }
