@@ -313,7 +313,7 @@ describe.runIf(canTunnel)('bytes', () => {
     client.socket.destroy();
   });
 
-  it('still pass in one direction after the other side has ended its half; then both sides end', async () => {
+  it('end on both sides after one side has ended its half; the last bytes before that end arrive', async () => {
     for (const isClient of [true, false]) {
       const count = sockets.length;
       const client = await openRawClient(bare.port);

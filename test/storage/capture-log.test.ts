@@ -226,7 +226,7 @@ describe('the capture log', () => {
     expect((await second.append([makeExchange()])).first_id).toBe(3);
   });
 
-  it('continues in its file if the disk has no space for a new file', async () => {
+  it('continues in its file if the new file cannot be made', async () => {
     const folder = makeFolder();
     const log = await openLog(folder);
     const bodies = ['one', 'two'].map((text) => Buffer.from(text));
@@ -356,7 +356,7 @@ describe('the capture log', () => {
       expect(same(reader.body(id, 'request'), Buffer.from(`${id - 1}`))).toBe(true);
   });
 
-  it('the log keeps no more decompressed memory than it counts', async () => {
+  it('decompressed bodies take at most twice their size in memory', async () => {
     const text = Buffer.from('a few words of an answer, '.repeat(20));
     const block = encodeBlock([draftRecord(0, [], [text], [], [text], text)], null, 'patient');
     const head = readBlockHead(block);
@@ -381,7 +381,7 @@ describe('the capture log', () => {
     }
   });
 
-  it('the log refuses calls after close', async () => {
+  it('the log refuses an append after close', async () => {
     const log = await openLog(makeFolder());
     await log.close();
     await expect(log.append([makeExchange()])).rejects.toThrow('closed');
