@@ -313,7 +313,7 @@ describe.runIf(canTunnel)('bytes', () => {
     client.socket.destroy();
   });
 
-  it('end on both sides after one side has ended its half; the last bytes before that end arrive', async () => {
+  it('that one side writes before it ends its half arrive; then both sides end', async () => {
     for (const isClient of [true, false]) {
       const count = sockets.length;
       const client = await openRawClient(bare.port);
