@@ -186,8 +186,8 @@ export class CacheDoctor {
   }
 
   /**
-   * Finds the beginning that a new conversation shares with the agent's previous conversation; null: there is none, or
-   * its tokens are unknown.
+   * Finds the beginning that a new conversation shares with the agent's previous conversation; null: it does not exist,
+   * or its tokens are unknown.
    */
   #expectOfAgent(agent: string | null, now: SeenPrompt): Expectation | null {
     const before = agent === null ? undefined : this.#agents.get(agent);

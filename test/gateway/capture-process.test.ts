@@ -149,7 +149,9 @@ describe('the capture process and the serving process', () => {
     expect(await readTags(db)).toEqual(load.answered);
   });
 
-  it('share no listening socket, and the arguments do not contain the path of the database', { tags: 'long' }, async () => {
+  it('share no listening socket, and the arguments do not contain the path of the database', {
+    tags: 'long',
+  }, async () => {
     await using started = await start();
     const pid = await findCaptureProcess(started.url);
     const listening = ['/proc/net/tcp', '/proc/net/tcp6']

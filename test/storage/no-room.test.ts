@@ -31,7 +31,7 @@ it.skipIf(!canMount).each(['disk', 'process'] as const)(
   },
 );
 
-it.skipIf(!canMount)('appends to a full disk fail, and use the next id once there is room', { tags: 'long' }, async () => {
+it.skipIf(!canMount)('a full disk refuses appends, which then use no id', { tags: 'long' }, async () => {
   using disk = new SmallDisk('64m');
   const log = await CaptureLog.open({ path: join(disk.place, 'capture.mdb'), redact: false });
   let seed = 1;

@@ -116,7 +116,7 @@ export class SealedTable<K extends Key> implements ValueTable<K> {
     this.#sealing = sealing;
   }
 
-  /** Reads a value and decodes it. @returns undefined if there is none @throws SealError */
+  /** Reads a value and decodes it. @returns undefined if the key has no value @throws SealError */
   get(key: K): Buffer | undefined {
     const sealed = this.#table.get(key);
     if (sealed === undefined) return undefined;

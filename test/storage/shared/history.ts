@@ -37,7 +37,7 @@ export function beginHistory({ tables }: HistoryBox): Promise<void> {
   });
 }
 
-/** Checks the conditions that the rows must fulfil at every position. @returns the first fault; null: there is none */
+/** Checks the conditions that the rows must fulfil at every position. @returns the first fault; null: no fault */
 function judgeRows(reader: TableReader): string | null {
   const counts = [...reader.range<number>(OPS, { prefix: [] })].map(({ value }) => value);
   const total = reader.get<number>(COUNTER, ['all']) ?? 0;
