@@ -1,6 +1,6 @@
 /**
- * The live capture database: opens it, closes it after a failure, reopens it, and notices its removal. Only this file
- * opens and closes the LMDB environment of the live database. Capture process.
+ * The live capture database: opens it, closes it after a failure, reopens it, and notices its removal. No other file of
+ * the writing process opens or closes the LMDB environment of the live database. Capture process.
  */
 import { statSync } from 'node:fs';
 import { dirname } from 'node:path';
