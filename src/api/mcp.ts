@@ -73,7 +73,7 @@ export function mcpHandlers(services: McpServices): HandlersOf<typeof MCP> {
 
 /**
  * Makes the request of a tool. The `org_id` and `project_id` of the MCP request's query go into the
- * query of a GET. For other methods they go into the body, where a static key must name its tenant.
+ * query of a GET. For other methods they also go into the body, where a static key must name its tenant.
  */
 function innerRequest(
   outer: ApiRequest,

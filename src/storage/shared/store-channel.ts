@@ -1,7 +1,7 @@
 /**
  * A thread's channel to the store thread of its box. The channel is opened at once if the thread follows notices, and
- * otherwise at its first use. After a restart of the store thread, it is opened again: at once if there is a listener,
- * and otherwise at the next use. Any thread.
+ * otherwise at its first use. After a restart of the store thread, it is opened again at the next use. With a listener,
+ * it is opened again without a use, too, after a short pause. Any thread.
  */
 import {
   MessageChannel,
