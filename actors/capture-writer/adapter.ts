@@ -8,6 +8,7 @@ import type { CapturedExchange } from '../../src/domain/exchange.ts';
 import type { LogState } from '../../src/domain/writer-state.ts';
 import { describeRefusal } from '../../src/std/file-place.ts';
 import { type BatchMemory, BatchReader } from './batch.ts';
+import type { AppendInput } from './child-protocol.ts';
 import type { Appended } from './protocol.ts';
 
 /** The result of one pass over postponed work. */
@@ -21,7 +22,10 @@ export interface TidyPass {
 
 /** The methods of the log that the adapter needs. `CaptureLog` of src/storage has them. */
 export interface ExchangeLog {
-  append(batch: readonly CapturedExchange[]): Promise<{
+  append(
+    batch: readonly CapturedExchange[],
+    queue_fill: number,
+  ): Promise<{
     first_id: number;
     last_id: number;
     set_apart?: SetApart[];
@@ -34,6 +38,9 @@ export interface ExchangeLog {
   stats(): LogState;
   close(): Promise<void>;
 }
+
+/** What an append says besides the memory of its batch. */
+type BatchRest = Pick<AppendInput, 'from' | 'queue_fill'>;
 
 /** Maximum time of one pass. A batch that arrives during a pass waits for its end. */
 const TIDY_BUDGET_MS = 20;
@@ -75,17 +82,17 @@ export class CaptureLogAdapter {
    * @param input a batch's memory, which is not read after the answer
    * @throws the log's error, with its cause as code, if nothing is stored
    */
-  append(input: BatchMemory & { from: number }): Promise<Appended> {
+  append(input: BatchMemory & BatchRest): Promise<Appended> {
     const appended = this.#tail.then(() => this.#append(input));
     this.#tail = appended.catch(() => undefined);
     return appended;
   }
 
-  async #append({ from, ...memory }: BatchMemory & { from: number }): Promise<Appended> {
+  async #append({ from, queue_fill, ...memory }: BatchMemory & BatchRest): Promise<Appended> {
     try {
       const log = await this.#opened();
       const batch = this.#reader.read(memory).slice(from);
-      const { left, ...appended } = await log.append(batch);
+      const { left, ...appended } = await log.append(batch, queue_fill);
       const [first, ...others] = appended.set_apart ?? [];
       if (first !== undefined) this.#report({ type: 'set_apart', exchanges: [first, ...others] });
       if (left === undefined) {

@@ -51,9 +51,10 @@ const TIDY_PAUSE_MIN_MS = 5;
 const TIDY_PAUSE_MAX_MS = 1_000;
 /**
  * If at least this many appends are in progress, the writer counts as behind. The passes of postponed work then get at
- * most this share of one core. A few appends arrive during each pass.
+ * most this share of one core. A server thread sends more than three batches only if they are large, and a few appends
+ * arrive during each pass.
  */
-const BEHIND_APPENDS = 3;
+const BEHIND_APPENDS = 6;
 const BEHIND_SHARE = 0.05;
 
 const STOPPED: Refusal = {
@@ -90,11 +91,11 @@ export const captureWriter: Writer = {
     append(memory, message, context) {
       if (memory.killed) return context.refuse(STOPPED);
       const { bodies } = context;
-      const { slabs, places, from } = message;
+      const { slabs, places, from, queue_fill } = message;
       const input =
         places === undefined
-          ? { slabs: bodies.slice(0, slabs), cells: bodies.slice(slabs), from }
-          : { slabs, places, from };
+          ? { slabs: bodies.slice(0, slabs), cells: bodies.slice(slabs), from, queue_fill }
+          : { slabs, places, from, queue_fill };
       const carry = { token: context.holdReply(), failure: 'capture_failed' };
       context.io(CAPTURE_LOG_ADAPTER, 'append', input, 'appended', carry);
       memory.busy = true;

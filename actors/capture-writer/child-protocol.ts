@@ -59,6 +59,8 @@ export interface AppendInput {
   places: BatchPlaces['places'] | null;
   /** Index of the first exchange to store; earlier ones are stored already. */
   from: number;
+  /** Share of the sender's queue that was in use when it sent the batch, 0 to 1. */
+  queue_fill: number;
 }
 
 /** The state of the capture process and its files. */

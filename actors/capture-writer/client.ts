@@ -86,14 +86,15 @@ export class CaptureWriterClient {
 
   /**
    * Stores a batch, which must not be changed any more.
+   * @param queue_fill share of the sender's queue that is in use, 0 to 1
    * @returns exchanges that cannot be stored because of their content
    * @throws CaptureFailure with code `capture_failed` if the batch or the rest of it is not stored, and may be sent
    * again; with another code if it is unknown what is stored
    */
-  async append(batch: ExchangeBatch): Promise<readonly SetApart[]> {
+  async append(batch: ExchangeBatch, queue_fill = 0): Promise<readonly SetApart[]> {
     // Checked before the batch is sent, because afterwards it would be unknown whether the batch was written.
     if (!this.alive) throw new CaptureFailure('writer_down');
-    const appended = await this.#send(batch);
+    const appended = await this.#send(batch, queue_fill);
     batch.set_apart.push(...(appended.set_apart ?? []));
     const { left } = appended;
     if (left !== undefined) {
@@ -104,13 +105,14 @@ export class CaptureWriterClient {
     return batch.set_apart;
   }
 
-  async #send(batch: ExchangeBatch): Promise<Appended> {
+  async #send(batch: ExchangeBatch, queue_fill: number): Promise<Appended> {
     const memory = batch.take();
     const { from } = batch;
     const number = this.#sent++;
     const found = this.#part === null ? null : findPlaces(memory, this.#part);
     const bodies = found === null ? [...memory.slabs, ...memory.cells] : [];
-    const payload = found === null ? { slabs: memory.slabs.length, from } : { ...found, from };
+    const rest = { from, queue_fill };
+    const payload = found === null ? { slabs: memory.slabs.length, ...rest } : { ...found, ...rest };
     try {
       const appended = await this.#ask('append', payload, { deadline_ms: APPEND_DEADLINE_MS, bodies });
       this.#releaseBefore(number);

@@ -82,7 +82,7 @@ const NOTHING_TOLD: FileState = {
 };
 
 /** A batch in the form in which the actor gets it. */
-type AppendedBatch = (BatchMemory | BatchPlaces) & { from: number };
+type AppendedBatch = (BatchMemory | BatchPlaces) & Pick<AppendInput, 'from' | 'queue_fill'>;
 
 /** Thrown when the process ended before it answered. */
 class ProcessEnded extends Error {
@@ -278,6 +278,7 @@ export class CaptureProcess {
       slabs: input.slabs.length,
       places: null,
       from: input.from,
+      queue_fill: input.queue_fill,
     } satisfies AppendInput);
   }
 

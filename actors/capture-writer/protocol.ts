@@ -31,6 +31,8 @@ export type CaptureWriterProtocol = {
       places?: readonly number[];
       /** Index of the first exchange to store; earlier ones are stored already. */
       from: number;
+      /** Share of the sender's queue that was in use when it sent the batch, 0 to 1. */
+      queue_fill: number;
     };
     reply: Appended;
   };

@@ -358,14 +358,14 @@ class Capture {
     this.#bodies.push(body);
   }
 
-  async append({ slabs, places, from }: AppendInput): Promise<Appended> {
+  async append({ slabs, places, ...rest }: AppendInput): Promise<Appended> {
     const bodies = this.#bodies;
     this.#bodies = [];
     const batch =
       places === null
         ? { slabs: bodies.slice(0, slabs), cells: bodies.slice(slabs) }
         : viewPlaces({ slabs, places }, this.#memory!);
-    const appended = await this.#adapter.append({ ...batch, from });
+    const appended = await this.#adapter.append({ ...batch, ...rest });
     this.#lastId.note(appended.last_id);
     return appended;
   }
@@ -415,7 +415,7 @@ class Capture {
 /** Adapts the log to the interface of the adapter. */
 function describeLog(log: CaptureLog): ExchangeLog {
   return {
-    append: (batch) => log.append(batch),
+    append: (batch, queue_fill) => log.append(batch, queue_fill),
     flush: () => log.flush(),
     rotate: () => log.rotate(),
     tidy: (budgetMs) => log.tidySome(decodeExchange, budgetMs),

@@ -112,7 +112,7 @@ describe('a batch reaches the capture process', () => {
       bodies.push(...fill(batch, memory, SIZES, 100 * round));
       const places = findPlaces(batch.take(), part);
       expect(places).not.toBeNull();
-      await capture.append({ ...places!, from: 0 });
+      await capture.append({ ...places!, from: 0, queue_fill: 0 });
       batch.release();
     }
     await capture.close();
@@ -127,7 +127,7 @@ describe('a batch reaches the capture process', () => {
     for (let round = 0; round < 3; round++) {
       const batch = new ExchangeBatch(new SlabPool(), memory);
       bodies.push(...fill(batch, memory, SIZES, 100 * round));
-      await capture.append({ ...batch.take(), from: 0 });
+      await capture.append({ ...batch.take(), from: 0, queue_fill: 0 });
       batch.release();
     }
     expect(await capture.state()).toMatchObject({ damaged: 0, process: { restarts: 0, silent_ms: 0 } });
@@ -141,7 +141,9 @@ it('a file that is not a database is refused with a reason and not changed', asy
   writeFileSync(db, 'notes '.repeat(4_000));
   const { capture, told } = startProcess(db, null);
   await expect(capture.open()).rejects.toThrow('not a capture database');
-  await expect(capture.append({ slabs: [], cells: [], from: 0 })).rejects.toThrow('not a capture database');
+  await expect(capture.append({ slabs: [], cells: [], from: 0, queue_fill: 0 })).rejects.toThrow(
+    'not a capture database',
+  );
   expect(readFileSync(db, 'utf8')).toBe('notes '.repeat(4_000));
   expect(told).toEqual([]);
 });

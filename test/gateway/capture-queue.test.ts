@@ -32,6 +32,7 @@ class ScriptedWriter implements CaptureWriter<PathBatch> {
   readonly memory = new BodyMemory();
   readonly appends: {
     paths: string[];
+    queue_fill: number;
     succeed: (setApart?: readonly SetApart[]) => void;
     fail: (why: FailureCause) => void;
   }[] = [];
@@ -40,10 +41,11 @@ class ScriptedWriter implements CaptureWriter<PathBatch> {
     return new PathBatch();
   }
 
-  append(batch: PathBatch): Promise<readonly SetApart[]> {
+  append(batch: PathBatch, queue_fill: number): Promise<readonly SetApart[]> {
     const { promise, resolve, reject } = Promise.withResolvers<readonly SetApart[]>();
     this.appends.push({
       paths: batch.paths,
+      queue_fill,
       succeed: (setApart = []) => resolve(setApart),
       fail: (why) => reject(new CaptureFailure(why)),
     });
@@ -279,6 +281,20 @@ describe('batches at the writer', () => {
     for (const at of [15, 16, 17]) writer.appends[at]!.succeed();
     await queue.settle(1_000);
     expect(queue.counters()).toMatchObject({ attempted: 19, captured: 19, in_flight: 0, queue_bytes: 0 });
+  });
+
+  it('say how full the queue is, by exchanges or by bytes', async () => {
+    const { queue, writer, submit } = makeQueue({ max_queue: 10, max_queue_bytes: 100_000 });
+    submit('/a', 100);
+    expect((await writer.nth(1)).queue_fill).toBeCloseTo(0.1);
+    submit('/b', 60_000);
+    expect((await writer.nth(2)).queue_fill).toBeCloseTo(0.601);
+    for (const { succeed } of writer.appends) succeed();
+    await queue.settle(1_000);
+    submit('/c', 100);
+    expect((await writer.nth(3)).queue_fill).toBeCloseTo(0.1);
+    writer.appends[2]!.succeed();
+    await queue.settle(1_000);
   });
 });
 

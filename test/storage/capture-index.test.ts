@@ -6,8 +6,8 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { CapturedExchange, ExchangeRecord } from '../../src/domain/exchange.ts';
-import { AppendLoad } from '../../src/storage/capture/append-load.ts';
 import { CaptureLog } from '../../src/storage/capture/log.ts';
+import { LEAST_SHARE } from '../../src/storage/capture/packing-share.ts';
 import { CaptureReader } from '../../src/storage/capture/reader.ts';
 import type { DecodeExchange } from '../../src/storage/capture/stored-copy.ts';
 import { makeExchange } from './captured.ts';
@@ -256,9 +256,6 @@ describe('runs without a label', () => {
     const path = join(makeFolder(), 'capture.mdb');
     const log = await CaptureLog.open({ path, redact: true, decode, pressed_rate: 1 });
     onTestFinished(() => log.close());
-    // However long appends take on this machine.
-    const share = vi.spyOn(AppendLoad.prototype, 'share', 'get').mockReturnValue(0);
-    onTestFinished(() => share.mockRestore());
     const long = 'x'.repeat(80_000);
     await log.append([ask(`a ${long}`, 'y'), ask(`a ${long} y b`, 'z')]);
     const { waiting_blocks, unindexed } = log.stats().packing;
@@ -274,6 +271,26 @@ describe('runs without a label', () => {
     };
     expect(await log.indexSome(counting, 1_000)).toBe(12);
     expect(decoded).toBe(10);
+  });
+
+  it('are found later while the gateway’s queue is filling, and packing then comes first', async () => {
+    const path = join(makeFolder(), 'capture.mdb');
+    const log = await CaptureLog.open({ path, redact: true, decode, pressed_rate: 1 });
+    onTestFinished(() => log.close());
+    const append = (turn: string, queueFill: number) =>
+      log.append([ask(turn.repeat(80_000), 'y')], queueFill);
+    await append('a', 0.29);
+    expect(log.stats().packing).toMatchObject({ waiting_blocks: 1, unindexed: 0 });
+    await append('b', 0.3);
+    await append('c', 0.9);
+    expect(log.stats().packing).toMatchObject({ waiting_blocks: 3, unindexed: 2 });
+    // A pass packs all blocks, and leaves the index to later passes.
+    expect(await log.tidySome(decode, 1_000)).toMatchObject({ done: 3, share: LEAST_SHARE });
+    expect(log.stats().packing).toMatchObject({ waiting_blocks: 0, unindexed: 2 });
+    await append('d', 0);
+    await log.tidySome(decode, 1_000);
+    await log.tidySome(decode, 1_000);
+    expect(log.stats().packing).toMatchObject({ waiting_blocks: 0, unindexed: 0 });
   });
 
   it('are read by run in a partly indexed file; an unknown run is sought only in blocks without an index', {

@@ -8,7 +8,6 @@ import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { CapturedExchange, ExchangeRecord } from '../../src/domain/exchange.ts';
 import { decodeExchange } from '../../src/providers/decode.ts';
 import { compressZstd, decompressZstd } from '../../src/std/zstd.ts';
-import { AppendLoad } from '../../src/storage/capture/append-load.ts';
 import { EarlyFacts } from '../../src/storage/capture/early-facts.ts';
 import { giveOrder } from '../../src/storage/capture/erase-order.ts';
 import { closeEnv, openCaptureEnv } from '../../src/storage/capture/layout.ts';
@@ -100,12 +99,9 @@ class Log {
     return this;
   }
 
-  /** Stores a burst without facts, as if appends took all the time, and then traffic. */
+  /** Stores a burst without facts, as while the gateway's queue is full, and then traffic. */
   async fill(batches: readonly CapturedExchange[][]): Promise<this> {
-    const share = vi.spyOn(AppendLoad.prototype, 'share', 'get').mockReturnValue(1);
-    onTestFinished(() => share.mockRestore());
-    await this.log.append(burst());
-    share.mockReturnValue(0);
+    await this.log.append(burst(), 1);
     for (const batch of batches) await this.log.append(batch);
     return this;
   }

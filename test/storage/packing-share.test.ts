@@ -1,6 +1,7 @@
 /** The share of a core that is used for waiting work. */
 import { expect, it } from 'vitest';
 import {
+  choosePackingShare,
   chooseTidyShare,
   comesPackingFirst,
   LEAST_SHARE,
@@ -54,6 +55,12 @@ it.each([
   }
   for (const part of [1, 2, 1_000])
     expect(chooseTidyShare({ ...NOTHING, ...wait(part) }, packed)).toBeCloseTo(most);
+});
+
+it('packing alone gets its own share, whatever else waits', () => {
+  const rest = { unindexed: 1_000_000, unindexed_s: 600, unsearched: 1_000_000 };
+  expect(choosePackingShare({ ...NOTHING, ...rest }, 0)).toBe(LEAST_SHARE);
+  expect(choosePackingShare({ ...NOTHING, ...rest, waiting_bytes: 2 * GIB }, 0)).toBeCloseTo(0.5);
 });
 
 it('the need is 1 when as much waits as the database holds', () => {

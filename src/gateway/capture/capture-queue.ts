@@ -52,12 +52,13 @@ export interface CaptureWriter<B extends ExchangeBatch = ExchangeBatch> {
   readonly memory: BodyMemory;
   openBatch(): B;
   /**
-   * Resolves when the batch is committed. The result lists the exchanges that were not stored
+   * Resolves when the batch is committed. `queue_fill` is the share of the queue that is in use, which tells the writer
+   * whether it must store faster. The result lists the exchanges that were not stored
    * because of their content. Rejects with a CaptureFailure: code `capture_failed` when the batch
    * may be sent again; any other code when it is unknown whether the batch is stored, or it would
    * fail again.
    */
-  append(batch: B): Promise<readonly SetApart[]>;
+  append(batch: B, queue_fill: number): Promise<readonly SetApart[]>;
 }
 
 export interface CaptureQueueOptions {
@@ -447,7 +448,8 @@ export class CaptureQueue implements ByteBudget {
   #send(batch: Batch): void {
     this.#underWay++;
     batch.sent_at_ms = performance.now();
-    this.#writer.append(batch.content!).then(
+    const queue_fill = Math.max(this.#places.share, this.#heldBytes / this.#options.max_queue_bytes);
+    this.#writer.append(batch.content!, queue_fill).then(
       (setApart) => {
         this.#underWay--;
         // The batch was given up at the end of the process.

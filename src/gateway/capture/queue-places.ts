@@ -19,6 +19,11 @@ export class QueuePlaces {
     return new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT);
   }
 
+  /** Share of the places that are taken. */
+  get share(): number {
+    return Atomics.load(this.#taken, 0) / this.#most;
+  }
+
   get areTaken(): boolean {
     return Atomics.load(this.#taken, 0) >= this.#most;
   }

@@ -11,19 +11,16 @@ import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promi
  */
 const SHARE = 0.5;
 const BEHIND_SHARE = 0.1;
-/** The share of the time that appends take is averaged over about this time. */
-const SHARE_OVER_MS = 500;
+/** For this time after an append that found the log behind, the log counts as behind if no other append follows. */
+const BEHIND_MS = 1_000;
 /** Maximum length of a pause. The limit ensures that sealing ends under any load. */
 const PAUSE_MAX_MS = 500;
 
 export class AppendLoad {
-  /** Whether exchanges arrived faster than they were stored when the last append began. */
-  is_behind = false;
+  /** Until when the log counts as behind, on the monotonic clock. */
+  #behindUntil = 0;
   /** Appends that wait for earlier calls. */
   #waiting = 0;
-  /** Time that appends took, ms; older times count less, as of `#storedAt`. */
-  #storedMs = 0;
-  #storedAt = 0;
   /** Number of appends so far, and at the last pause. */
   #count = 0;
   #countAtPause = 0;
@@ -36,31 +33,28 @@ export class AppendLoad {
     this.#pause = wait;
   }
 
+  /** Whether exchanges arrived faster than they were stored when a recent append began. */
+  get is_behind(): boolean {
+    return performance.now() < this.#behindUntil;
+  }
+
+  set is_behind(isBehind: boolean) {
+    this.#behindUntil = isBehind ? performance.now() + BEHIND_MS : 0;
+  }
+
   get waiting(): number {
     return this.#waiting;
   }
 
-  /** Share of the time that appends took lately, from 0 to 1. */
-  get share(): number {
-    return (this.#storedMs * Math.exp((this.#storedAt - performance.now()) / SHARE_OVER_MS)) / SHARE_OVER_MS;
-  }
-
   /**
    * Counts an append as waiting.
-   * @returns a function to call when the append begins to be stored; that returns a function to call when it has ended
+   * @returns a function to call when the append begins to be stored
    */
-  begin(): () => () => void {
+  begin(): () => void {
     this.#count++;
     this.#waiting++;
     return () => {
       this.#waiting--;
-      const begun = performance.now();
-      return () => {
-        const now = performance.now();
-        const kept = Math.exp((this.#storedAt - now) / SHARE_OVER_MS);
-        this.#storedMs = this.#storedMs * kept + now - begun;
-        this.#storedAt = now;
-      };
     };
   }
 

@@ -36,6 +36,7 @@ import { LogErasure } from './log-erasure.ts';
 import { rewriteOrdered } from './log-rewrite.ts';
 import { PackingQueue } from './packing-queue.ts';
 import {
+  choosePackingShare,
   chooseTidyShare,
   comesPackingFirst,
   LEAST_SHARE,
@@ -59,11 +60,12 @@ import { CaptureTextSources, markExchange } from './text-sources.ts';
  */
 const BATCH_TRIES = 2;
 /**
- * The log is behind if exchanges arrive at a high rate and appends take this share of the time, or if this many appends
- * wait while the next one is stored. The size of a batch is no sign of being behind: at any high rate, many exchanges
- * arrive before a batch is sent (src/gateway/capture/capture-queue.ts).
+ * If this share of the gateway's queue is in use, or this many appends wait while the next one is stored, the log is
+ * behind: it reads no facts, and of the postponed work it only packs. If the queue is nearly full, packing has the
+ * smallest share as well. The log's own time does not tell, because on a busy machine its thread waits for a core.
  */
-const BEHIND = { share: 0.9, appends: 2 } as const;
+const BEHIND = { queue_fill: 0.3, appends: 2 } as const;
+const NEARLY_FULL = 0.6;
 /** Delay from a write to the background fsync. */
 const SYNC_DELAY_MS = 1_000;
 /** Maximum number of exchanges that a pass indexes before it writes. */
@@ -192,6 +194,8 @@ export class CaptureLog {
     number
   >;
   readonly #appends: AppendLoad;
+  /** Share of the gateway's queue that was in use when it sent the last batch. */
+  #queueFill = 0;
   /** Number of passes over postponed work (`tidySome`) so far. */
   #passes = 0;
   #closed = false;
@@ -312,17 +316,15 @@ export class CaptureLog {
   /**
    * Stores a batch in the given order. After it resolves, the log no longer reads the bodies, so shared memory can be
    * reused. An exchange that cannot be stored because of its content is set apart, and the others are stored.
+   * @param queueFill share of the gateway's queue that was in use when it sent the batch, 0 to 1
    * @throws the storage's error (disk full, …); then nothing of the batch is stored and no id is used
    */
-  append(batch: readonly CapturedExchange[]): Promise<AppendResult> {
+  append(batch: readonly CapturedExchange[], queueFill = 0): Promise<AppendResult> {
     const beginStoring = this.#appends.begin();
-    return this.#enqueue(async () => {
-      const endStoring = beginStoring();
-      try {
-        return await this.#append(batch);
-      } finally {
-        endStoring();
-      }
+    return this.#enqueue(() => {
+      beginStoring();
+      this.#queueFill = queueFill;
+      return this.#append(batch);
     });
   }
 
@@ -374,7 +376,8 @@ export class CaptureLog {
     try {
       const bodyBytes = countBodyBytes(batch);
       const isTooMuch = this.#load.note(batch.length, bodyBytes);
-      this.#appends.is_behind = this.#isBehind(isTooMuch);
+      this.#appends.is_behind =
+        this.#queueFill >= BEHIND.queue_fill || this.#appends.waiting >= BEHIND.appends;
       const readsLater = this.#appends.is_behind || this.#live.index.isFull;
       const pace = {
         is_pressed: isTooMuch && !this.#queue.isFull,
@@ -393,15 +396,6 @@ export class CaptureLog {
       await this.#rawFiles.abandon();
       throw namePlace(error, this.#options.path);
     }
-  }
-
-  /**
-   * Whether exchanges arrive faster than they are stored. If so, they are indexed later, and other work pauses longer.
-   * @param isTooMuch whether the rate is so high that there is no time to compress
-   */
-  #isBehind(isTooMuch: boolean): boolean {
-    const { share, waiting } = this.#appends;
-    return waiting >= BEHIND.appends || (isTooMuch && share >= BEHIND.share);
   }
 
   #commit(encoded: EncodedBatch): void {
@@ -484,7 +478,7 @@ export class CaptureLog {
 
   /**
    * Runs one pass of postponed work: packing or indexing, whichever is more urgent in most passes, and then the
-   * full-text index for the rest of the time.
+   * full-text index for the rest of the time. While the log is behind, packing comes first.
    * @throws the storage's error; a later pass repeats the work
    */
   tidySome(decode: DecodeExchange, budget_ms: number): Promise<TidyPass> {
@@ -492,7 +486,8 @@ export class CaptureLog {
       const start = performance.now();
       const backlog = this.#backlog();
       const packingNeed = measurePackingNeed(backlog, this.#live.bytes);
-      const isFirstPacking = comesPackingFirst(this.#passes++, packingNeed, measureIndexNeed(backlog));
+      const isFirstPacking =
+        this.#appends.is_behind || comesPackingFirst(this.#passes++, packingNeed, measureIndexNeed(backlog));
       let done = isFirstPacking ? await this.#packSome(budget_ms) : await this.#indexSome(decode, budget_ms);
       if (done === 0) {
         done = isFirstPacking ? await this.#indexSome(decode, budget_ms) : await this.#packSome(budget_ms);
@@ -505,7 +500,8 @@ export class CaptureLog {
 
   /** Chooses the share of one core for passes over postponed work. */
   #chooseShare(backlog: TidyBacklog): number {
-    if (this.#appends.is_behind) return LEAST_SHARE;
+    if (this.#appends.is_behind)
+      return this.#queueFill >= NEARLY_FULL ? LEAST_SHARE : choosePackingShare(backlog, this.#live.bytes);
     const share = chooseTidyShare(backlog, this.#live.bytes);
     return this.#sealed.is_sealing ? Math.min(share, SHARE_BESIDE_SEALING) : share;
   }

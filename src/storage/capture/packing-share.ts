@@ -55,11 +55,19 @@ export function measureIndexNeed({ unindexed, unindexed_s }: TidyBacklog): numbe
  * @param packedBytes size of the database without waiting blocks
  */
 export function chooseTidyShare(backlog: TidyBacklog, packedBytes: number): number {
-  const need = Math.max(
-    measurePackingNeed(backlog, packedBytes),
-    Math.min(1, backlog.unsearched / UNSEARCHED),
+  return Math.max(
+    choosePackingShare(backlog, packedBytes),
+    growShare(Math.min(1, backlog.unsearched / UNSEARCHED), SHARE_MAX),
+    growShare(measureIndexNeed(backlog), INDEX_SHARE_MAX),
   );
-  return Math.max(growShare(need, SHARE_MAX), growShare(measureIndexNeed(backlog), INDEX_SHARE_MAX));
+}
+
+/**
+ * Chooses the share of one core for packing alone, while other postponed work waits.
+ * @param packedBytes size of the database without waiting blocks
+ */
+export function choosePackingShare(backlog: TidyBacklog, packedBytes: number): number {
+  return growShare(measurePackingNeed(backlog, packedBytes), SHARE_MAX);
 }
 
 function growShare(need: number, most: number): number {
