@@ -2,9 +2,10 @@
  * Counts the sealed files of the log, and seals files one after the other while the next file already takes new
  * exchanges. The next start finishes an interrupted seal. Capture process.
  */
-import { renameSync, rmSync } from 'node:fs';
+import { renameSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { syncPath } from '../../std/synced-path.ts';
+import { syncPathAside } from '../../std/synced-path.ts';
 import { removeCheckpoint } from '../lmdb/checkpoint.ts';
 import { closeEnv, listSealed, openCaptureEnv, type SealedFile, sealedPath } from './layout.ts';
 import { listWaiting } from './repacking.ts';
@@ -158,10 +159,11 @@ export class SealedFiles {
     };
     const job = { path: aside, target, data_key: this.#dataKey, completes_index: this.#completesIndex };
     await this.#seal(job, events, signal);
-    rmSync(aside, { force: true });
-    rmSync(`${aside}-lock`, { force: true });
+    // Removing a file of gigabytes may take a second, in which no exchange would be stored.
+    await rm(aside, { force: true });
+    await rm(`${aside}-lock`, { force: true });
     removeCheckpoint(aside);
-    syncPath(dirname(target));
+    await syncPathAside(dirname(target));
     return target;
   }
 }
