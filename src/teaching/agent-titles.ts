@@ -1,6 +1,6 @@
 /**
- * Titles of agent variants for people: the first words that all golden prompts of a variant have in common.
- * Words that differ between prompts, such as a customer's name, are left out. Pure; round's thread.
+ * Titles of agent variants for people: the first words that all golden prompts of a variant have in common. A title ends
+ * before the first word that differs between prompts, such as a customer's name. Pure; round's thread.
  */
 
 import type { LearnedStep } from '../student/model/learned-step.ts';
@@ -9,7 +9,10 @@ import type { PromptText } from '../student/model/prompt-text.ts';
 /** Maximum characters and minimum words of a title. */
 const TITLE = { characters: 60, words_min: 2 } as const;
 
-/** @returns titles by variant; a variant whose prompts begin differently has no title */
+/**
+ * Finds the titles of variants.
+ * @returns titles by variant; a variant whose prompts do not have the first two words in common has no title
+ */
 export function findAgentTitles(agents: ReadonlyMap<LearnedStep, string>): Map<string, string> {
   const common = new Map<string, string[]>();
   const seen = new Map<string, PromptText>();

@@ -3,7 +3,8 @@
  * generalization", 1970; here, rules that read the step's context bind the variables). Steps that need different
  * answers end up in different classes. Pure; teaching.
  *
- * An identifier that also appears in its golden step's context is never a constant. It is a value and needs a rule.
+ * A value that looks generated (an id, a long number) and also appears in a golden step's context is never a constant
+ * here: it needs a rule.
  */
 
 import { parseExact } from '../std/exact-json.ts';
@@ -71,8 +72,13 @@ export interface AnswerClass {
 const CUTS = 6;
 
 /**
- * Sorts examples into classes. The template of a class produces the answer of each member from the member's context.
- * @returns classes, largest first; examples that no template explains are in no class
+ * Sorts examples into classes. The template of a class produces the answer of each member from the member's context,
+ * with two exceptions: text beside calls may be missing, and a template of loose-texts.ts has the wording of one
+ * member.
+ * @param supportMin minimum number of runs of a class
+ * @param free arguments whose wording may differ
+ * @returns the classes, those with most runs first, at most STUDENT_CORE.classes; examples that no template explains are
+ * in no class
  */
 export function synthesizeAnswers(
   examples: readonly AnswerExample[],
@@ -98,7 +104,7 @@ export function synthesizeAnswers(
   return classes.slice(0, STUDENT_CORE.classes);
 }
 
-/** Free arguments of an answer with a single call. */
+/** Lists the free arguments of an answer with a single call; an answer with several calls, or with none, has none. */
 function freeKeysOf(content: readonly StudentBlock[], free: FreeArguments): string[] {
   const [call, ...more] = content.filter((block) => block.type === 'tool_call');
   if (call === undefined || more.length > 0 || !isObject(call.input)) return [];
@@ -174,8 +180,8 @@ function solveTexts(
 }
 
 /**
- * Solves texts that tell each element of a list.
- * @returns the other texts
+ * Solves texts that tell each element of a list, and adds their classes.
+ * @returns indexes of the texts that were not solved
  */
 function solveListed(
   examples: readonly AnswerExample[],
@@ -206,7 +212,10 @@ function solveListed(
   return members.filter((i) => !solved.has(i));
 }
 
-/** A template for what texts say about elements; null when the elements do not explain all of them. */
+/**
+ * Makes a template of what texts say about elements; null when the elements do not explain every text, or without
+ * texts.
+ */
 function solveItemTexts(items: readonly LooseText[], supportMin: number): TemplateNode | null {
   if (items.length === 0) return null;
   const examples = items.map(({ run_id, context }) => ({ run_id, context, content: [] }));
@@ -265,7 +274,7 @@ function dropArguments(block: StudentBlock, keys: readonly string[]): StudentBlo
   return { ...block, input: Object.fromEntries(entries) };
 }
 
-/** The fields in the order in which an input has them. */
+/** Sorts the fields, in place, into the order that their keys have in an input. */
 function orderFields(
   fields: [string, TemplateNode][],
   input: Record<string, unknown>,
@@ -305,9 +314,9 @@ const LAST_CUT = 0.5;
 const LAST_CUT_RIGHT = 0.25;
 
 /**
- * Chooses the division that puts the most examples into parts with enough runs; among equal divisions, the one with the
- * fewest parts.
- * @returns its parts, and the number of examples in them
+ * Chooses a division whose parts with enough runs cover many examples. Each such part counts against it as much as half
+ * an example. Divisions into one part, or into very many, are not considered.
+ * @returns the parts with enough runs, and the number of examples in them; no parts if no division has one
  */
 function divide(
   examples: readonly AnswerExample[],
@@ -324,7 +333,7 @@ function divide(
       if (part === undefined) parts.set(label, [members[i]!]);
       else part.push(members[i]!);
     }
-    // With so many different values, the values are not states, but come from an unknown source.
+    // So many different values are not states. They come from an unknown source.
     if (parts.size < 2 || parts.size > 2 + members.length / 4) continue;
     let covered = 0;
     const kept: number[][] = [];
@@ -375,7 +384,7 @@ function textOf(content: readonly StudentBlock[]): string {
 
 /**
  * Reads a text that is JSON.
- * @returns null for a text that is not an object or a list in the form that JSON.stringify writes
+ * @returns null for a text that is not an object or a list as JSON.stringify writes it with an indent of 0, 2 or 4
  */
 function readJsonAnswer(text: string): { value: object; indent: number } | null {
   if (!text.startsWith('{') && !text.startsWith('[')) return null;
@@ -395,7 +404,7 @@ function readJsonAnswer(text: string): { value: object; indent: number } | null 
 function shapeOfValue(value: unknown, tellsNull = false): string {
   if (isPrimitive(value)) return tellsNull && value === null ? 'null' : '_';
   if (Array.isArray(value)) {
-    // A long list, or a list of plain values, is copied from the context as a whole or not at all.
+    // The shape of a long list does not count: a rule copies the list, or it has an element per element of another one.
     if (value.length > 8) return '_';
     const shapes = value.map((item) => shapeOfValue(item, tellsNull));
     // The list may have one element per element of another list.
@@ -456,10 +465,14 @@ function solve(examples: readonly AnswerExample[], supportMin: number): AnswerTe
   return template;
 }
 
+/** The examples of one attempt to make a template, and what the attempt finds out. */
 interface Solver {
   examples: readonly AnswerExample[];
+  /** The context of each example. */
   contexts: readonly StepContext[];
+  /** Minimum number of runs that a rule needs. */
   supportMin: number;
+  /** Tools that the answer calls. A rule may take the element of a list whose index is the number of their calls. */
   tools: readonly string[];
   /** Ways to divide unsolved examples; empty if all were solved. */
   cuts: Cuts;
@@ -470,8 +483,8 @@ interface Solver {
 type CallBlock = Extract<StudentBlock, { type: 'tool_call' }>;
 
 /**
- * Solves an answer in which some calls are made once per element of a list.
- * @returns null when no call is made once per element
+ * Solves answers in which some calls are made once per element of a list.
+ * @returns null when no call is made once per element, or when a call cannot be solved
  */
 function solveCallsOfEach(
   solver: Solver,
@@ -503,7 +516,7 @@ function solveCallsOfEach(
   return calls.some(({ each }) => each !== undefined) ? calls : null;
 }
 
-/** Consecutive calls that are alike. */
+/** Groups consecutive calls of the same shape. */
 function groupCalls(blocks: readonly CallBlock[]): CallBlock[][] {
   const groups: CallBlock[][] = [];
   let before = '';
@@ -516,16 +529,16 @@ function groupCalls(blocks: readonly CallBlock[]): CallBlock[][] {
   return groups;
 }
 
-/** Maximum number of list elements examined, over all lists together. */
+/** After this many list elements, no further example's list is examined. */
 const EACH_EXAMPLES = 400;
 
-/** Solves values that occur once per element of a list in each example's context. */
+/** Solves values that occur once per element of a list in each example's context; null when no list explains them. */
 function solveEach(
   solver: Solver,
   values: readonly (readonly unknown[])[],
 ): { each: EachItem; item: TemplateNode } | null {
   const counts = values.map(({ length }) => length);
-  // With one element in every example, nothing shows that it is a list.
+  // If no example has more than one element, and all have equally many, nothing shows that there is a list.
   if (counts.every((count) => count === counts[0]) && counts[0]! < 2) return null;
   for (const each of proposeEach(solver.contexts, counts)) {
     const examples: AnswerExample[] = [];
@@ -546,7 +559,7 @@ function solveEach(
   return null;
 }
 
-/** Shortest piece of a value that is searched for in the context. */
+/** Shortest piece of a value that is searched for in the context, and maximum number of such pieces in a value. */
 const SEGMENT = 3;
 const SEGMENTS = 6;
 
@@ -554,7 +567,8 @@ const SEGMENTS = 6;
  * Solves a value that is assembled from other values and constants, such as a path in a folder. It works from left to
  * right: each time it takes the longest piece for which rules find the beginning of the remaining text in every
  * example.
- * @returns null when no such rules are found
+ * @returns null when no rule finds a piece, or the rest is not the same in all examples; also for values that are empty,
+ * contain white space, or begin with one of more than 400 characters
  */
 function solveConcatenation(solver: Solver, values: readonly string[]): TemplateNode | null {
   const first = values[0]!;
@@ -580,7 +594,7 @@ function solveConcatenation(solver: Solver, values: readonly string[]): Template
         if (taken === null && isMoment(piece))
           taken = findBeginnings(solver, values, at, proposeDerivedRules(piece, context), DERIVED);
       }
-      // Each wording of the task needs a separate rule.
+      // The task may have several wordings, each of which needs its own rule.
       if (isKnown && taken === null) taken = findWordedBeginnings(solver, values, at);
     }
     if (taken !== null) {
@@ -620,13 +634,13 @@ function isMoment(piece: string): boolean {
 const PARTS_OF_VALUE = /[\p{L}\p{N}_-]+/gu;
 
 /**
- * A value without the parts that occur in its context. What remains distinguishes wordings: `cat config/·.json` and
- * `cat jobs/·.json` are two commands.
+ * Replaces the parts of a value that have a digit or occur in its context. What remains distinguishes wordings:
+ * `cat config/·.json` and `cat jobs/·.json` are two commands.
  */
 function leaveOutKnown(value: string, context: StepContext): string {
   const texts: string[] = [];
   for (const { name, value: source } of context.step.sources) {
-    // Text that is equal in all steps carries no information.
+    // The system prompt hardly differs between steps, and the progress has only counts.
     if (name === 'system' || name === 'progress') continue;
     texts.push(typeof source === 'string' ? source : JSON.stringify(source));
   }
@@ -637,7 +651,7 @@ function leaveOutKnown(value: string, context: StepContext): string {
 
 const PART_CHARACTER = /[\p{L}\p{N}_-]/u;
 
-/** Whether a text has a part that is not within a longer part. */
+/** Whether a text has this part on its own, not within a longer part. */
 function hasPart(text: string, part: string): boolean {
   for (let at = text.indexOf(part); at >= 0; at = text.indexOf(part, at + 1)) {
     const end = at + part.length;
@@ -678,8 +692,9 @@ interface Beginnings {
 const WORDED = 5;
 
 /**
- * Finds rules that together cover every example. Where a rule finds something, it must be a beginning of the remaining
- * value.
+ * Finds at most WORDED rules, of which at least one finds something in each example. What a rule finds must be a
+ * beginning of the remaining value.
+ * @returns null when there are no such rules
  */
 function findWordedBeginnings(
   solver: Solver,
@@ -698,7 +713,11 @@ function findWordedBeginnings(
   return { rules: kept, lengths: lengths.map((length) => length!) };
 }
 
-/** For the first value without a rule, the rule that gives the longest beginning. */
+/**
+ * Finds the rule that gives the longest beginning of the first value without a rule. Wherever the rule finds something,
+ * that must be a beginning, too.
+ * @returns null when no such rule finds something in enough runs
+ */
 function findWording(
   solver: Solver,
   values: readonly string[],
@@ -737,6 +756,7 @@ function findWording(
  * Finds rules that give a beginning of the remaining value in every example: the best rule, and those that agree with
  * it.
  * @param least minimum numbers of runs and of different beginnings
+ * @returns null when there is no such rule
  */
 function findBeginnings(
   solver: Solver,
@@ -852,12 +872,13 @@ function toExamples(
   }));
 }
 
-/** A day at most this far from the request's day may be computed from it: tomorrow, in a month. */
+/** A day at most this far from a day that the prompt names may be computed from it: tomorrow, in a month. */
 const RECKONED_DAYS = 40;
 
 /**
- * Whether a text names a day that is near the prompt's current day and that the context does not name. Such a value is
- * the same in all golden runs of one day, and different in the golden runs of the next day.
+ * Whether a text names a day that is near a day of the system prompt, although the context does not name it; only the
+ * first context is examined. Such a value is the same in all golden runs of one day, and different in those of the next
+ * day.
  */
 function movesWithDay(text: string, contexts: readonly StepContext[]): boolean {
   if (text.length > MOVING_CHARACTERS || !/\d/.test(text)) return false;
@@ -877,15 +898,15 @@ function movesWithDay(text: string, contexts: readonly StepContext[]): boolean {
 const MOVING_CHARACTERS = 400;
 
 /**
- * Maximum number of guards kept for a constant. Only plain rules become guards, because other rules hold by chance too
- * often.
+ * Maximum number of guards kept for a constant. Only plain rules, with a rank below GUARD_RANK, become guards, because
+ * other rules hold by chance too often.
  */
 const GUARDS = 3;
 const GUARD_RANK = 1.7;
 
 /**
- * Makes a constant of a value, or a slot.
- * @returns null when the value cannot be a constant
+ * Makes a constant, or a slot, of a value that all examples share.
+ * @returns null when the value cannot be a constant, and no rule finds it
  */
 function solveConstant(solver: Solver, value: Primitive): TemplateNode | null {
   if (typeof value === 'string' && movesWithDay(value, solver.contexts)) return null;
@@ -919,6 +940,7 @@ function solveConstant(solver: Solver, value: Primitive): TemplateNode | null {
   return makeConstant(value, guards.slice(0, GUARDS));
 }
 
+/** Maximum number of wordings whose texts need not be identical. Each further text is a wording of its own. */
 const WORDINGS = 16;
 
 function solveText(solver: Solver, texts: readonly string[], cuts: Cuts): TemplateNode | null {
@@ -948,13 +970,16 @@ interface AlignedTexts {
   common: Piece[];
   /** The part of each text before each common piece, and after the last common piece. */
   gaps: string[][];
-  /** White space before and after each gap, for each text. */
+  /**
+   * For each gap and text, the white space before and after the gap, with a NUL between; if the gap is empty, only the
+   * white space at its place.
+   */
   spaces: string[][];
 }
 
 /**
  * Aligns texts.
- * @returns null if the texts have several wordings; then `cuts` divides them by wording
+ * @returns null if the texts have several wordings, which are then added to `cuts`, or if they cannot be aligned
  */
 function alignTexts(pieces: readonly Piece[][], cuts: Cuts): AlignedTexts | null {
   const labels = labelWordings(pieces);
@@ -1029,7 +1054,7 @@ function solveGap(
   return true;
 }
 
-/** Adds a piece that all texts have. @returns false when it is a value whose source is unknown */
+/** Adds a piece that all texts have. @returns false when it is a value without a known source, or a computed day */
 function solveWord(
   solver: Solver,
   piece: Piece,
@@ -1057,7 +1082,7 @@ function solveWord(
   return true;
 }
 
-/** Whether a word is itself a value in the context. Such a word repeats the value and changes with it. */
+/** Whether a word of at least 4 characters is itself a value in the context. Such a word changes with the value. */
 function isLeafOf(text: string, context: StepContext): boolean {
   if (text.length < 4) return false;
   const visit = (at: unknown): boolean =>
@@ -1066,8 +1091,8 @@ function isLeafOf(text: string, context: StepContext): boolean {
 }
 
 /**
- * Whether a piece is a capitalised word inside a sentence. Such a word may be equal by chance, because two runs may
- * have the same customer.
+ * Whether a piece is a capitalised word of at least 3 characters inside a sentence. Such a word may be equal by chance,
+ * because two runs may have the same customer.
  */
 function isNameLike(piece: Piece, before: Piece | undefined): boolean {
   if (piece.text.length < 3 || before === undefined || /^[.!?:\n]$/.test(before.text)) return false;
@@ -1082,7 +1107,7 @@ function pushConcatenation(solver: Solver, values: readonly string[], parts: Tem
   return true;
 }
 
-/** The white space before and after the gap that follows the last common piece. */
+/** The white space around the gap that follows the last common piece, in the form of {@link AlignedTexts}. */
 function endSpaces(pieces: readonly Piece[], common: readonly Piece[]): string {
   const last = pieces[pieces.length - 1]!;
   if (pieces.length - 1 <= common.length) return last.space;

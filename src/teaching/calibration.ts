@@ -14,12 +14,12 @@
  * exchangeable, steps are not. So the bound counts the runs in which the student would have served the kind, and those
  * in which it was wrong. The first test uses the largest allowed t, at the promised confidence. If it fails, t is
  * chosen by the errors: the largest t that passes at a higher confidence. Kinds with a call that no lookup follows
- * (final-tools.ts) need the higher confidence in the first test, and a still higher one in the second.
+ * (final-tools.ts) need a higher confidence in both tests.
  *
- * If a kind as a whole fails, its answers after other calls (answer-form.ts) are tested separately, at the higher
+ * If a kind as a whole fails, its answers after other calls (answer-form.ts) are tested separately, at a higher
  * confidence, because errors led to this choice. Narrower forms are tested only if the errors depend on the form
  * (error-clusters.ts). Then the remaining answers of the kind share their evidence, without the forms that are probably
- * wrong too often.
+ * wrong too often. Such forms are also separated from a kind that passes as a whole.
  *
  * The student does not serve a kind with too few runs, or a kind that calls a tool which an operator has excluded.
  */
@@ -52,6 +52,7 @@ interface CalibrationOptions extends FitOptions {
   makeIndex: MakeStudentIndex;
 }
 
+/** The thresholds for one target, and their result. */
 export interface CurvePoint {
   target_error: number;
   /** The largest threshold; −1 if nothing is served. */
@@ -71,11 +72,11 @@ export interface Calibration {
   /** The input of `limitAgents`: each agent's own threshold. */
   agents: AgentCalibration[];
   target_error: number;
-  /** For the manifest: `cross-fitted split-conformal selection by run, N folds`. */
+  /** For the manifest: `cross-fitted bound by agent, form of answer and run, N folds`; a service has other words. */
   method: string;
   runs: number;
   steps: number;
-  /** Steps served at {@link Calibration.threshold}, in runs that the student did not know. */
+  /** Steps served at the thresholds of their kinds, in runs that the student did not know, and those served wrongly. */
   served: number;
   errors: number;
   /** Coverage and error for several targets. */
@@ -122,8 +123,9 @@ interface KindCalibration {
   seen_runs: number;
   /** Number of runs that the kind needs before it is served, if the student is right in all further runs. */
   needed_runs: number;
-  /** Confidence that the error rate is at most the target. */
+  /** Confidence of the test that the kind passed, or of the last one that it failed. */
   confidence: number;
+  /** Upper bound on the share of `runs` with an error, at this confidence. */
   error_at_most: number;
 }
 
@@ -145,8 +147,9 @@ export interface ScoredStep {
 export const CURVE_TARGETS = [0.01, 0.02, 0.05, 0.1, 0.2] as const;
 
 /**
- * Fits a student on some runs and tests it on the others, in turn for each part of the runs. The threshold is then used
- * for a student that is fitted on all runs.
+ * Fits a student on some runs and tests it on the others, in turn for each part of the runs. The thresholds are then
+ * used for a student that is fitted on all runs.
+ * @returns the thresholds; `without` chooses them again from the same scores, with forms (`keyOfForm`) that have failed
  */
 export function calibrateStudent(
   steps: readonly LearnedStep[],
@@ -479,11 +482,12 @@ function confidenceFor(cost: number, isChosen: boolean): number {
 }
 
 /**
- * The largest threshold below which the error rate of one kind of answer keeps the target, at the given confidence.
+ * Chooses the largest threshold at which the error rate of one kind of answer keeps the target. The first test is that
+ * of the largest score allowed, at {@link confidenceFor}. If that fails, each score is tested at a higher confidence.
  * @param cost of an error, as {@link confidenceFor} takes it
  * @param largest the largest score that is ever served
  * @param isChosen whether errors led to the choice of these answers
- * @returns −1 when no threshold keeps the target
+ * @returns the threshold (−1: none keeps the target), and the confidence of the test that chose or refused it
  */
 export function chooseThreshold(
   scored: readonly ScoredStep[],
@@ -517,7 +521,10 @@ interface RunCounts {
   runs: number;
   steps: number;
   errors: number;
-  /** Runs with an error. Long runs count more. */
+  /**
+   * Number of runs with an error; or the share of wrong steps times the number of runs, if that is more. It is more if
+   * the wrong steps are in long runs.
+   */
   wrong_runs: number;
 }
 

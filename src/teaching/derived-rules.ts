@@ -41,7 +41,7 @@ const RECKONED = 24;
 const HITS = 3;
 /** Maximum number of sources that may name an element or a line. */
 const NAMING = 6;
-/** Maximum number of days, times and numbers of a step that are tried as inputs of a computed value. */
+/** Maximum number of days and times inside texts of a step that are tried as inputs of a computed value. */
 const BASES = 24;
 /** Maximum number of tools whose calls are counted. */
 const COUNTED = 8;
@@ -49,12 +49,12 @@ const COUNTED = 8;
 const TOTALS = 12;
 const TOTAL_WRITINGS: readonly Writing[] = ['same', 'text', 'fixed2', 'grouped', 'grouped2'];
 const RESULT = 'result:';
-/** A count of calls in a text. */
+/** A text that may be a count of calls: 1 to 999. */
 const COUNT = /^[1-9]\d{0,2}$/;
 /** Maximum number of words of a text that counts as short. Only in a short text does the place of a word count. */
 const SHORT_WORDS = 8;
 
-/** Rules that find the value in this step. */
+/** Proposes rules that find the value in this step; none for null, a boolean, '' and values with parts. */
 export function proposeDerivedRules(value: unknown, context: StepContext): ExtractionRule[] {
   if (!isPrimitive(value) || value === null || typeof value === 'boolean' || value === '') return [];
   return [
@@ -76,7 +76,7 @@ function listNaming(context: StepContext, but: string): string[] {
   return latest.slice(0, NAMING);
 }
 
-/** Elements of lists that hold the value. */
+/** Proposes rules that choose the element of a list that holds the value. */
 function proposeChosen(value: Primitive, context: StepContext): ExtractionRule[] {
   const rules: ExtractionRule[] = [];
   const findIn = (from: string, at: unknown, depth: number): Hit[] => {
@@ -126,7 +126,7 @@ function listTexts({ step }: StepContext): { from: string; path: PathPart[]; tex
 
 const DATES: readonly Writing[] = ['same', 'long_date', 'short_date'];
 
-/** Days and times that texts name in words, and words of short texts. */
+/** Proposes rules that read days and times that texts name, and words of short texts. */
 function proposeRead(value: Primitive, context: StepContext): ExtractionRule[] {
   const rules: ExtractionRule[] = [];
   const wanted = textOfPrimitive(value);
@@ -170,7 +170,7 @@ function findWords(text: string, wanted: string, context: StepContext): [Span, W
 /** The named line, the next one and the one before it. */
 const LINES = [0, 1, -1] as const;
 
-/** Tokens in the line that another source names, or in a line beside it. */
+/** Proposes rules that find the value in the line that another source names, or in a line beside it. */
 function proposeLined(value: Primitive, context: StepContext): ExtractionRule[] {
   const rules: ExtractionRule[] = [];
   const wanted = textOfPrimitive(value);
@@ -188,7 +188,10 @@ function proposeLined(value: Primitive, context: StepContext): ExtractionRule[] 
   return rules;
 }
 
-/** Tools whose calls since the task are as many as a number says, also one in a text. */
+/**
+ * Proposes rules that count the successful calls of a tool since the task, for a value that is a number or a text of
+ * digits.
+ */
 function proposeCounts(value: Primitive, context: StepContext): ExtractionRule[] {
   const wanted = typeof value === 'string' && COUNT.test(value) ? Number(value) : amountOf(value);
   const progress = context.source('progress');
@@ -204,7 +207,7 @@ function proposeCounts(value: Primitive, context: StepContext): ExtractionRule[]
     }));
 }
 
-/** Totals over the lists in all results of a tool, such as the rows of all pages that were read. */
+/** Proposes totals over the lists in all results of a tool, such as the rows of all pages that were read. */
 function proposeTotals(value: Primitive, context: StepContext): ExtractionRule[] {
   if (!isAmount(value)) return [];
   const rules: ExtractionRule[] = [];
@@ -232,7 +235,7 @@ function proposeTotals(value: Primitive, context: StepContext): ExtractionRule[]
   return rules;
 }
 
-/** Values that are counted, or computed from a day, a time or a number of the step. */
+/** Proposes rules that count something, or compute the value from a day, a time or a number of the step. */
 function proposeReckoned(value: Primitive, context: StepContext): ExtractionRule[] {
   const rules: ExtractionRule[] = [];
   const add = (base: Primitive, rule: ExtractionRule): void => {

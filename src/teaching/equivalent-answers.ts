@@ -2,10 +2,11 @@
  * Finds which golden answers of one stage are equivalent (src/student/model/equivalence.ts): classes that golden runs use
  * interchangeably get one label. Pure; teaching.
  *
- * Two classes are interchangeable if two conditions hold. On each other's steps, their answers are equal apart from the
- * wording. And no mark of a step tells which of the two classes follows. Two classes with different calls are two valid
- * paths if, in addition, the runs of each class make the other class's call later, and both calls are followed by
- * lookups.
+ * Two classes with the same tools are interchangeable if their answers agree on each other's steps (agreement.ts). If
+ * they are only equal apart from the wording, a second condition must hold: no mark and no number of a step tells which
+ * of the two classes follows. Classes with different calls get one label if they are ways to the same result: calls
+ * in either order, lookups that some runs leave out, and other ways of few runs. The way that the student then takes
+ * calls no final tool, and nothing in the step may tell which way follows, unless only the options of a lookup differ.
  */
 
 import { comparablesAgree, readComparable, stemWord } from '../student/model/agreement.ts';
@@ -50,13 +51,13 @@ interface StageAnswers {
   /** Marks that may tell which answer follows. */
   columns: readonly MarkColumn[];
   numbers: readonly NumberColumn[];
-  /** Calls that a step's run makes after it, in canonical form. */
+  /** Calls that the run makes after a step, in canonical form; `step` is the index of the example. */
   later(step: number): ReadonlySet<string>;
   /** Tools whose calls no lookup follows. */
   final: ReadonlySet<string>;
 }
 
-/** Classes with their labels, and the class of each step; −1 for answers that no template explains. */
+/** The labels of the classes, the class of each step (−1: none), and what may differ between answers of a label. */
 interface LabelledAnswers {
   labels: number[];
   /** A number per class. Classes of one label have different numbers if they are different ways to the same result. */
@@ -69,18 +70,21 @@ interface LabelledAnswers {
 /** Number of members of a class whose answers are compared, and share of these members that must agree. */
 const COMPARED = 8;
 const SAME_LABEL = 0.85;
-/** Minimum share of these members for which both classes have an answer. */
+/** Minimum share of these members for which the other class has an answer, too. */
 const ANSWERED = 0.25;
-/** Minimum number of runs of each of two paths, and minimum share of each path in the steps of both. */
+/** Minimum number of runs of each of two paths, and minimum ratio of these runs to the steps of both paths. */
 const PATH_RUNS = 4;
 const PATH_SHARE = 0.12;
 /**
- * Minimum share of the runs of one path that make the other's call later; with several paths, minimum share for each
- * of them.
+ * PATH_LATER: minimum share of the steps of one path whose runs make the calls of the other path later. If there are
+ * several other paths, it is the minimum for all together, and PATH_SEEN is the minimum for each.
  */
 const PATH_LATER = 0.8;
 const PATH_SEEN = 0.05;
-/** Minimum share of runs that make the main calls at once or later, if only a few runs go another way. */
+/**
+ * Minimum share of the steps of another way whose runs make the main calls at once or later, and minimum number of its
+ * runs.
+ */
 const OTHER_WAY = 0.9;
 const OTHER_RUNS = 2;
 /** Maximum number of words and constants kept for one label and place. */
@@ -95,8 +99,8 @@ const GROUNDED = 0.9;
 /** Maximum number of steps whose texts lack a word that are searched for it. */
 const OTHERS = 40;
 /**
- * Minimum number of steps after the same calls that tell how often a step has a word, and the chance from which on this
- * explains why the steps of all uses have it.
+ * ALIKE: minimum number of steps after the same calls, from which the share of steps with a word is estimated.
+ * BY_CHANCE: if the steps of the word's uses have it with a larger probability anyway, chance explains this.
  */
 const ALIKE = 10;
 const BY_CHANCE = 0.02;
@@ -104,28 +108,31 @@ const NO_WORDS: ReadonlySet<number> = new Set();
 /** A value that no step contains is part of the wording if at least this many runs share it. */
 const CONSTANT_RUNS = 3;
 
-/** A value of texts at one place, with the runs that have it and the number of their steps that hold it. */
+/** A value of texts at one place. */
 interface SharedValue {
   place: string;
+  /** A hash of the value. */
   key: number;
   isNumber: boolean;
+  /** Runs whose texts have the value. */
   runs: Set<string>;
-  held: number;
+  /** Number of texts with the value, and how many of these have it in their steps. */
   count: number;
+  held: number;
 }
 
-/** Whether runs have one value or the other, but never both. */
+/** Whether two values are different ones at the same place, and no run has both. */
 function replaces(other: SharedValue, value: SharedValue): boolean {
   if (other === value || other.place !== value.place) return false;
   return Array.from(other.runs).every((run) => !value.runs.has(run));
 }
 
-/** An answer for comparisons, with edits by their effect. */
+/** Prepares an answer for comparisons. Edits are compared by their effect. */
 function readSpelled(content: readonly StudentBlock[], { step }: StepContext) {
   return readComparable({ content: [...spellAnswer(content, step)] });
 }
 
-/** Labels the classes and assigns each step's answer to one. */
+/** Labels the classes, and assigns the answer of each step to a class, if one fits. */
 export function labelAnswers(stage: StageAnswers): LabelledAnswers {
   return new Labelling(stage).label();
 }
@@ -197,7 +204,7 @@ class Labelling {
     return { labels, paths, ofStep, wordings: this.#listWordings(ofStep, labels), looks };
   }
 
-  /** The answer of a class for a step; null without one. */
+  /** Fills the template of a class for a step; null when the step lacks a value. */
   #fill(c: number, i: number): StudentBlock[] | null {
     const id = `${c} ${i}`;
     let filled = this.#filled.get(id);
@@ -225,7 +232,7 @@ class Labelling {
     return filled !== null && comparablesAgree(readSpelled(filled, context), this.#answers[i]!);
   }
 
-  /** The class of each step: that of its template, or the first one that agrees. */
+  /** The class of each step: the class that has it as a member, or the first one whose answer agrees; otherwise −1. */
   #assign(): Int16Array {
     const { classes, examples } = this.#stage;
     const ofStep = new Int16Array(examples.length).fill(-1);
@@ -236,9 +243,9 @@ class Labelling {
   }
 
   /**
-   * Values that several runs share at a place, although hardly any of their steps contains them. A number counts as
-   * such a value only if texts have no other number there: `4 strings` beside `3 strings` is a count, which the step
-   * does not hold.
+   * Values that several runs share at a place, although fewer than half of their steps contain them. A number does not
+   * count as such a value if other runs have another such number instead: `4 strings` beside `3 strings` is a count,
+   * which the step does not hold.
    */
   #findConstants(): Map<string, Set<number>> {
     const seen = new Map<string, SharedValue>();
@@ -297,7 +304,8 @@ class Labelling {
 
   /**
    * Whether the steps of other texts lack a word so often that chance does not explain why the steps of its uses have it.
-   * Steps after the same calls count, if there are enough of them.
+   * This is tested with steps after the same calls. With fewer than ALIKE of them, it is enough that the steps of other
+   * texts do not nearly all have the word.
    */
   #isTold(
     word: string,
@@ -350,7 +358,10 @@ class Labelling {
     return style;
   }
 
-  /** Divides the texts of each place, with marks and tokens of their steps. */
+  /**
+   * Divides the texts of each place into situations, by marks, numbers and tokens of their steps. For each text that
+   * reports what was done, it keeps the words that its situation allows.
+   */
   #findSituations(): void {
     const texts = this.#listTexts((place, word) => !this.#isGrounded(place, word));
     if (texts.size === 0) return;
@@ -375,7 +386,7 @@ class Labelling {
     }
   }
 
-  /** Some texts of each place, with the stems of the words for which `isTaken` is true. */
+  /** At most STYLE_TEXTS texts of each place, with the stems of the words for which `isTaken` is true. */
   #listTexts(isTaken: (place: string, word: string) => boolean): Map<string, SituatedText[]> {
     const texts = new Map<string, SituatedText[]>();
     for (const [step, worded] of this.#worded.entries())
@@ -393,7 +404,9 @@ class Labelling {
     return this.#grounded.get(place)?.has(hashString(word)) === true;
   }
 
-  /** Words that are a matter of style at a step, because its situation does not explain them. */
+  /**
+   * Words on which texts for a step may differ: its situation does not explain them, or texts take them from the step.
+   */
   #situatedAt(place: string, i: number): ReadonlySet<number> {
     return this.#situated.get(`${place} ${i}`) ?? NO_WORDS;
   }
@@ -443,8 +456,9 @@ class Labelling {
   }
 
   /**
-   * Takes last texts out of classes whose answer means something else, or whose template their steps cannot fill. A
-   * template of many wordings has the words of one of its texts, and the others may tell another reason.
+   * Takes an answer without calls out of its class (−1) if the class's answer for the step means something else, or if
+   * the step cannot fill the template. A template of many wordings has the words of one of its texts, and the other
+   * texts may tell another reason.
    */
   #leaveOthersOut(ofStep: Int16Array): void {
     const { classes } = this.#stage;
@@ -487,8 +501,8 @@ class Labelling {
   }
 
   /**
-   * Whether two classes agree on each other's steps. A step for which a class has no answer does not count; a
-   * quarter of the steps must have both answers.
+   * Whether two classes agree on nearly all of each other's steps. A step for which the other class has no answer does
+   * not count; a quarter of the compared steps, and at least one, must have both answers.
    */
   #areAlike(
     a: number,
@@ -513,6 +527,7 @@ class Labelling {
 
   /**
    * Joins labels whose calls are ways to the same result: calls in either order, and lookups that some runs leave out.
+   * Without such a lookup, it joins the other ways of few runs.
    */
   #joinPaths(groups: number[][], members: readonly number[][], ofStep: Int16Array): void {
     for (let a = 0; a < groups.length; a++)
@@ -534,7 +549,10 @@ class Labelling {
     this.#joinOtherWays(groups, members, join);
   }
 
-  /** Joins the ways of few runs to the way of most runs, which the student then takes. */
+  /**
+   * Joins the ways of few runs to a way of more runs, which the student then takes. If both have the same tools, the
+   * student takes the order that comes first by name.
+   */
   #joinOtherWays(
     groups: number[][],
     members: readonly number[][],
@@ -565,8 +583,11 @@ class Labelling {
   }
 
   /**
-   * Whether runs of the other way make the main calls at once or later, with equal arguments, and whether its
-   * additional calls are harmless: the main way's runs make them later, or they are lookups.
+   * Whether the other group is another way to the result of the main group. It is if both make the same lookup with
+   * other options. It is also if nothing in the step tells which way follows, and one of these holds: the main way is a
+   * lookup after which its runs make the other calls; both are lookups with different tools after which runs go on
+   * alike; or nearly all runs of the other way make the main calls at once or later, and its additional calls are
+   * harmless.
    */
   #isOtherWay(main: readonly number[], other: readonly number[], members: readonly number[][]): boolean {
     if (!this.#hasCalls(main) || !this.#hasCalls(other) || this.#isFinal(main)) return false;
@@ -583,7 +604,7 @@ class Labelling {
     return !this.#areSeparated(ofMain, ofOther);
   }
 
-  /** Whether the main way begins with lookups, and later makes the calls that the other way makes at once. */
+  /** Whether the main way only looks something up, and most of its runs then make the calls of the other way. */
   #looksFirst(main: readonly number[], other: readonly number[], ofMain: readonly number[]): boolean {
     return this.#isLook(main) && this.#shareMadeLater([other], ofMain) >= PATH_LATER;
   }
@@ -622,8 +643,9 @@ class Labelling {
   }
 
   /**
-   * Whether the calls that only the other way makes are lookups, or enough runs of the main way make these calls later.
-   * In the second case, enough runs must also show that the order of the calls does not matter.
+   * Whether the calls that only the other way makes are harmless: they are lookups, or most runs of the main way make the
+   * other way's calls at once or later. In the second case, and if the other way has no additional call although the
+   * main way does more than look, at least PATH_RUNS runs must go the other way.
    */
   #leavesLooksOut(main: readonly number[], other: readonly number[], members: readonly number[][]): boolean {
     const ofOther = membersOf(other, members);
@@ -696,7 +718,7 @@ class Labelling {
     return new Set(of.map((i) => this.#stage.examples[i]!.run_id)).size;
   }
 
-  /** Whether enough runs went either way. */
+  /** Whether enough runs went each of two ways. */
   #areFrequent(a: readonly number[], b: readonly number[]): boolean {
     const runs = Math.min(this.#countRuns(a), this.#countRuns(b));
     return runs >= Math.max(PATH_RUNS, PATH_SHARE * (a.length + b.length));
@@ -715,7 +737,7 @@ class Labelling {
     return this.#toolsOf(group).every((name) => LOOKS.test(name));
   }
 
-  /** Share of the steps whose run makes a call of these groups later. */
+  /** Share of the steps whose run later makes all calls of a class of these groups. */
   #shareMadeLater(groups: readonly (readonly number[])[], of: readonly number[]): number {
     const chosen = sample(of, 3 * COMPARED);
     const made = chosen.filter((i) =>
@@ -736,8 +758,9 @@ class Labelling {
   }
 
   /**
-   * Assigns answers without a template to a class whose calls they make, if all their other calls are lookups and
-   * nothing in the step predicts them.
+   * Assigns answers without a class to one whose calls they make, if all their other calls are lookups and nothing in
+   * the step predicts them.
+   * @returns the tools of these lookups, by label
    */
   #assignLooks(ofStep: Int16Array, labels: readonly number[]): LooksBeside[] {
     const found = new Map<number, { steps: number[]; ofClass: number[]; tools: Set<string> }>();
@@ -765,8 +788,8 @@ class Labelling {
   }
 
   /**
-   * Assigns answers without a template to a class from whose answer they differ only in optional texts that one of the
-   * two lacks, if nothing in the step predicts them.
+   * Assigns answers without a class to one from whose answer they differ only in optional texts that one of the two
+   * lacks, if enough runs do so and nothing in the step predicts it.
    */
   #assignOptional(ofStep: Int16Array, labels: readonly number[]): void {
     if (this.#optional.size === 0) return;
@@ -785,7 +808,10 @@ class Labelling {
     }
   }
 
-  /** Whether a class's answer has the same fixed parts as the step's, and one of the two lacks the other's texts. */
+  /**
+   * Whether a class's answer has the fixed parts of the step's answer, and all texts of both are optional ones that the
+   * other lacks.
+   */
   #lacksOptional(c: number, i: number): boolean {
     const filled = this.#fill(c, i);
     const [a, b] = [filled === null ? null : readWording(filled, this.#stage.free), this.#worded[i]!];
@@ -832,7 +858,10 @@ class Labelling {
     return Math.min(this.#countRuns(steps), this.#countRuns(without)) >= PATH_RUNS;
   }
 
-  /** Words that are a matter of style in every situation of these steps, apart from rare situations. */
+  /**
+   * Hashes of the stems that are a matter of style, or common, in each situation of these steps; rare ones do not
+   * count.
+   */
   #listSituated(place: string, steps: readonly number[]): number[] {
     const own = new Set(steps);
     const situations = (this.#situations.get(place) ?? []).filter(
@@ -904,16 +933,16 @@ function sample<T>(all: readonly T[], most: number): readonly T[] {
   return Array.from({ length: most }, (_, i) => all[Math.floor((i * all.length) / most)]!);
 }
 
-/** The style of a situation counts if the situation has at least this share of a label's steps. */
+/** A situation counts for a label if it has at least this share of the label's texts at the place. */
 const SITUATION_SHARE = 0.1;
-/** Maximum number of texts, and of tokens of steps, that the search for situations examines. */
+/** Maximum number of texts of one place, and of different tokens of steps, that the search for situations examines. */
 const STYLE_TEXTS = 300;
 const TOKEN_COLUMNS = 3_000;
 const TOKEN_KIND = 99;
 
 /**
- * Whether fields with the same name in several results have different values, such as ordered and delivered
- * amounts.
+ * Lists fields with the same name but different values in several results, such as ordered and delivered amounts, as
+ * `other NAME`.
  */
 function listDifferences(context: StepContext): string[] {
   const values = new Map<string, Map<string, string>>();
@@ -934,7 +963,10 @@ function listDifferences(context: StepContext): string[] {
   );
 }
 
-/** Words, signs and differences of the steps, as columns: marks have no signs and no words of long texts. */
+/**
+ * Words, signs and differences of the steps, as columns: marks have no signs and no words of long texts. A column that
+ * holds for fewer than three steps, or does not hold for fewer than three, is left out.
+ */
 function readTokenColumns(examples: readonly AnswerExample[]): MarkColumn[] {
   const columns = new Map<string, MarkColumn>();
   for (const [i, { context }] of examples.entries()) {

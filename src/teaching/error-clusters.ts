@@ -18,6 +18,7 @@ export interface FormAnswer {
 
 /** Probability of the result that errors depend on the form although they do not. */
 const CHANCE = 0.003;
+/** Number of random distributions of the errors. */
 const DEALS = 999;
 
 /**

@@ -40,7 +40,7 @@ export function findFinalTools(steps: readonly LearnedStep[]): Set<string> {
 interface Call {
   name: string;
   input: string;
-  /** Index of its step in the run. */
+  /** Index of the call's step among all steps of the agent. */
   step: number;
 }
 

@@ -15,14 +15,16 @@ import { readTokens } from '../student/model/text-tokens.ts';
 /** Minimum numbers of golden calls with an argument, and of their runs, to judge the argument. */
 const CALLS_MIN = 5;
 const RUNS_MIN = 5;
-/** A free argument has at least this share of values that are prose, and of results that are the same. */
+/** Minimum share of a free argument's values that are prose. */
 const PROSE_SHARE = 0.8;
 /**
- * A lower minimum for both shares of an argument that calls may leave out, because its absence shows that nothing reads
- * it. At least this share of its values must be different, because a choice between few values is not prose.
+ * The minimum share of prose if calls may leave the argument out: its absence shows that nothing reads it. At least
+ * this share of the calls must also have a value of their own, because a choice between few values is not prose.
  */
 const OPTIONAL_SHARE = 0.5;
+/** Minimum share of the calls that have the same result. */
 const SAME_RESULT = 0.95;
+/** Maximum number of arguments that are examined, and of a result's characters that are compared. */
 const ARGUMENTS = 60;
 const RESULT_CHARACTERS = 4_000;
 
@@ -32,19 +34,24 @@ const READ_KEYS =
 /** Signs of code, markup and queries. */
 const CODE = /[{}[\]<>=|\\$`;]|\w\(|\b(?:SELECT|INSERT|UPDATE|DELETE)\b/;
 
+/** An argument of a tool, with what golden calls show about it. */
 interface SeenArgument {
   tool: string;
   key: string;
   runs: Set<string>;
   values: Set<string>;
   calls: number;
+  /** Number of calls in which the argument is prose, and the words of this prose. */
   prose: number;
   words: number;
-  /** The results without values of the call or the step. */
+  /** Number of calls by the hash of their result, without values of the call or the step. */
   results: Map<string, number>;
 }
 
-/** Cache by step: the hash of its first result without values, and the previous step, which determines the values. */
+/**
+ * Cache by step: the hash of the result that it answers, without values, and the previous step, which determines the
+ * values.
+ */
 const levels = new WeakMap<object, { before: object; result: string }>();
 
 /** A call with the next step, which has its result. */
@@ -56,7 +63,7 @@ interface FollowedCall {
 }
 
 /**
- * Finds the free arguments of one agent.
+ * Finds the free arguments of one agent. Only calls that were made alone, and whose result the next step answers, count.
  * @param steps of one agent, those of a run in order
  */
 export function findFreeArguments(steps: readonly LearnedStep[]): FreeArguments {

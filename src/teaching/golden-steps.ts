@@ -45,8 +45,10 @@ export interface GoldenStep {
   tokens: number;
 }
 
+/** A golden run with the steps that may teach. */
 export interface GoldenRun {
   run_id: string;
+  /** Ids of the run's first and last exchange. */
   first_id: number;
   last_id: number;
   /** A text that changes when the run's exchanges change. */
@@ -75,7 +77,7 @@ interface RunDigest {
   /** Why the run cannot be used for teaching; empty if it can. */
   codes: RunFault[];
   steps: GoldenStep[];
-  /** The agent, from the first request; '' if that was not read. */
+  /** The agent, from the request of the first step; '' without a step. */
   agent: string;
   /** Approximate bytes of the steps. */
   bytes: number;

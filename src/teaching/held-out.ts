@@ -24,8 +24,8 @@ export function placeOf(runId: string): number {
 }
 
 /**
- * Holds runs out by the hash of their id, so that a run is always on the same side. If HELD_OUT.share gives
- * too few, the limit is raised slightly.
+ * Holds runs out by the hash of their id, so that a run is always on the same side of the same limit. If HELD_OUT.share
+ * holds out fewer than HELD_OUT.runs_min runs, the limit is raised until there are enough.
  */
 export function splitRuns<Run extends { run_id: string }>(runs: readonly Run[]): SplitRuns<Run> {
   const places = runs.map(({ run_id }) => placeOf(run_id)).sort((a, b) => a - b);
@@ -59,7 +59,7 @@ export function splitForService<Run extends { run_id: string }>(
   return splitAt(runs, Math.min(share_most, Math.max(HELD_OUT.share, ...lines)));
 }
 
-/** @returns the middle between the last position that must be held out and the next position */
+/** The limit that holds out the first `count` positions: the middle between the last of these and the next position. */
 function lineBehind(places: readonly number[], count: number): number {
   return ((places[count - 1] ?? 1) + (places[count] ?? 1)) / 2;
 }

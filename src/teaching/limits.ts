@@ -20,5 +20,8 @@ export const DISTILL_BOUNDS = {
  * memory at once. Runs with a larger body are left out.
  */
 export const DISTILL_BODY_BYTES = 8 << 20;
-/** Share of an agent's golden runs that is held out for measuring, and minimum number of these runs. */
+/**
+ * Share of the golden runs, by the hashes of their ids, that is held out for measuring, and minimum number of these
+ * runs.
+ */
 export const HELD_OUT = { share: 0.25, runs_min: 5 } as const;

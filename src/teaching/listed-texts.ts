@@ -30,7 +30,7 @@ type ItemsNode = Extract<TemplateNode, { is: 'items' }>;
 /** Solves texts; the result is null if their steps do not explain them. */
 type SolveItems = (texts: readonly LooseText[]) => TemplateNode | null;
 
-/** Stands for a list in a text. No client sends this character. */
+/** Stands for a list in a text. Clients hardly ever send this character, which is for private use. */
 const LIST_MARK = '\uE000';
 /** Minimum number of runs whose texts tell at least two elements. */
 const LISTED_RUNS = 5;
@@ -84,7 +84,7 @@ function tellsWhole(texts: readonly LooseText[], { list, members }: ListedTexts)
   return partly.length <= PARTLY * (members.length + partly.length);
 }
 
-/** A template with the list in the mark's place; null when the template has no such place. */
+/** Puts the list into a template in the mark's place; null unless the template has exactly one such place. */
 export function insertList(template: TemplateNode, list: ItemsNode): TemplateNode | null {
   const parts = template.is === 'text' ? template.parts : [template];
   const filled: TemplateNode[] = [];
@@ -108,7 +108,7 @@ function countRuns(texts: readonly { run_id: string }[]): number {
   return new Set(texts.map(({ run_id }) => run_id)).size;
 }
 
-/** The parts of a text between separators. */
+/** The parts of a text between separators; none when the last separator is a different one and does not occur. */
 function divide(text: string, by: string, last: string): string[] {
   const parts = text.split(by);
   if (last === by) return parts;
@@ -117,7 +117,10 @@ function divide(text: string, by: string, last: string): string[] {
   return at < 0 ? [] : [...parts, end.slice(0, at), end.slice(at + last.length)];
 }
 
-/** What texts say about the elements between the first and the last one, which may have other words beside them. */
+/**
+ * What texts say about the elements between the first and the last one. Those two may have other words beside them.
+ * Empty when too few runs have such elements.
+ */
 function listInner(
   telling: readonly (LooseText & { items: readonly string[] })[],
   each: EachItem,
@@ -187,7 +190,7 @@ function proposeFields(text: string, fields: readonly Field[], runs: number): Te
 
 const WORD = /[\p{L}\p{N}]/u;
 
-/** Whether no word begins before the first place and none continues after the second one. */
+/** Whether both places are borders of words: no word begins before a place and continues after it. */
 function areWhole(text: string, from: number, to: number): boolean {
   const isInside = (at: number): boolean => WORD.test(text[at - 1] ?? ' ') && WORD.test(text[at] ?? ' ');
   return !isInside(from) && !isInside(to);
@@ -199,7 +202,7 @@ function fillText(template: TemplateNode, context: StepContext): string | null {
   return block?.type === 'text' ? block.text : null;
 }
 
-/** The texts that tell the list exactly once. */
+/** Finds the texts that tell the list exactly once, and puts the mark in its place. */
 function markLists(texts: readonly LooseText[], list: ItemsNode): ListedTexts {
   const members = texts.flatMap(({ text, context }, at) => {
     const told = fillText(list, context);

@@ -1,7 +1,8 @@
 /**
  * Makes a template of a single golden text, for texts that differ so much in their wording that hardly two are alike.
  * The other texts with similar words show where the text's values come from: a rule must find a value that these texts
- * have at the same place. So the words are those of one text, but the values are proven by all of them. Pure; teaching.
+ * have at the same place. So the words are those of one text, but the rules for its values are proven by many texts.
+ * Pure; teaching.
  */
 
 import { FUNCTION_WORDS } from '../student/model/agreement.ts';
@@ -49,7 +50,7 @@ const DERIVED_VALUES = 3;
 const DIVISIONS = 4;
 /** Minimum share of the texts in whose steps the rules of a word must find something. */
 const FOUND_SHARE = 0.9;
-/** Share of the texts that may have something else where a rule finds a value: the place may be misjudged. */
+/** Maximum share of the texts that have something else where a rule finds a value: the place may be misjudged. */
 const ELSE_SHARE = 0.1;
 /**
  * Maximum number of groups of similar texts, of texts of a group that are compared, and of texts of a group that are
@@ -83,8 +84,9 @@ export function solveLooseTexts(texts: readonly LooseText[]): LooseClass[] {
 }
 
 /**
- * Templates for similar texts. A text whose step cannot fill a template looks for another one. Texts with a word that
- * no rule finds in their steps, although they take it from there, are solved apart from the others.
+ * Makes templates for similar texts. Texts whose steps cannot fill a template are solved again, for another template.
+ * Texts with a word that no rule finds in their steps, although they take it from there, are solved apart from the
+ * others. At most `divisions` times, texts are solved again or apart.
  */
 function solveGroup(group: readonly ReadText[], divisions: number): LooseClass[] {
   if (countRuns(group) < LOOSE_RUNS || areLists(group)) return [];
@@ -137,7 +139,7 @@ function areLists(texts: readonly ReadText[]): boolean {
   return counts[counts.length - 1 - extremes]! - counts[extremes]! > VALUES.differ;
 }
 
-/** Texts that are similar to the first one of their group. */
+/** Groups texts: the texts of a group are similar to its first one. Texts beyond GROUPS groups are left out. */
 function groupTexts(texts: readonly ReadText[]): ReadText[][] {
   const groups: { keys: string[]; texts: ReadText[] }[] = [];
   for (const text of texts) {
@@ -197,8 +199,8 @@ class TextSolver {
 
   /**
    * Makes the template of the central text.
-   * @returns null when the source of a value is unknown; a word that only some texts take from their steps, when no rule
-   * finds it there
+   * @returns null when the source of a value is unknown, or the text has too many values; a word that only some texts take
+   * from their steps, when no rule finds it there
    */
   solve(): TemplateNode | string | null {
     if (this.#spans.length > VALUES.most) return null;
@@ -263,9 +265,9 @@ class TextSolver {
 
   /**
    * Counts the runs that show a rule.
-   * @returns the number of runs that show the rule, and what it finds for each text; null when the runs are too few, or too
-   * many texts have something else
    * @param least minimum number of different values
+   * @returns the number of runs that show the rule, and what it finds for each text; null when the runs are too few, or
+   * too many texts have something else
    */
   #judge(
     rule: ExtractionRule,
@@ -298,7 +300,10 @@ class TextSolver {
     return others <= ELSE_SHARE * (same + others) ? { runs: runs.size, found: all } : null;
   }
 
-  /** Whether another text has a value at the place of a span; null when it has no value there. */
+  /**
+   * Whether another text has a value at the place of a span; null when it has no value there, or has this one
+   * elsewhere.
+   */
   #compare(o: number, span: ValueSpan, value: string): boolean | null {
     const places = this.#aligned[o]!;
     const { pieces } = this.#others[o]!;
@@ -343,7 +348,10 @@ function holdsPieces(pieces: readonly Piece[], value: string): boolean {
   return false;
 }
 
-/** Words that the texts have only where their steps have them, and that not all texts have. */
+/**
+ * Words of the text that texts have nearly only where their steps have them, and that only a part of them has; see
+ * TAKEN.
+ */
 function findTakenWords({ pieces, context }: ReadText, others: readonly ReadText[]): Set<string> {
   const own = new Set(listStepTokens(context.step));
   const words = new Set(pieces.map(({ key }) => key));

@@ -39,7 +39,7 @@ export function readNumberColumns(steps: readonly LearnedStep[]): NumberColumn[]
   return columns;
 }
 
-/** Finds thresholds that separate the answers: one or two per place, with the steps above each threshold. */
+/** Finds thresholds that separate the answers: at most three per place, with the steps above each threshold. */
 export function splitNumbers(
   columns: readonly NumberColumn[],
   targets: Uint16Array,

@@ -89,7 +89,10 @@ function acceptOthers(
   return doWithout(stage, label, without) ? others : [];
 }
 
-/** Whether it is likely that so few of these answers were made later, if the share is that of {@link MADE}. */
+/**
+ * Whether at least one run made the usual calls, and it is likely that so few did, if the share is that of {@link
+ * MADE}.
+ */
 function isLikely(made: number, of: number): boolean {
   let chance = 0;
   let ways = 1;
@@ -130,7 +133,10 @@ function findOthers(stage: LabelledSteps): OtherStep[] {
   return found;
 }
 
-/** The most frequent class of these steps; null if it is not the answer of most steps, or if it calls a final tool. */
+/**
+ * The most frequent class of the label that most of these steps have. null: answers without a class are more frequent,
+ * only one step has the label, or the class makes no call or calls a final tool.
+ */
 function findUsual(
   { classes, ofStep, labels, final }: LabelledSteps,
   steps: readonly number[],

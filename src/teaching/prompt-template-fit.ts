@@ -29,9 +29,11 @@ interface GoldenPrompt {
 }
 
 /**
- * Share of prompts that must contain a sentence before it is required. One unusual prompt does not make it optional.
+ * Share of prompts that must contain a sentence before it is required. One unusual prompt among fifty does not make it
+ * optional.
  */
 const NEARLY_ALL = 0.98;
+/** If there are more groups of sentences, none are merged. */
 const MERGED_GROUPS = 200;
 
 /** A sentence of golden prompts. */
@@ -40,6 +42,7 @@ interface SeenSentence {
   text: string;
   /** Indexes of the units that contain the sentence. */
   units: number[];
+  /** At most two of the runs whose prompts contain the sentence. */
   runs: Set<string>;
   /** The last unit counted. */
   latest: number;
@@ -55,6 +58,7 @@ interface Unit {
 
 /** A sentence of the template before its position is known. */
 interface DraftSentence {
+  /** Hash of a sentence that is compared as a whole; absent: the sentence has `parts`, with places for values. */
   hash?: number;
   parts?: PatternPart[];
   /** Whether any fixed part contains words. */
@@ -277,7 +281,8 @@ function finishSentence(
 const LIST_LENGTH = 2;
 
 /**
- * Finds the anchors: sentences that every prompt has exactly once and in the same order.
+ * Finds the anchors: sentences that nearly every prompt has, none more than once, and all in the same order.
+ * @param isAnchor whether a sentence occurs so often, and never twice
  * @returns the index of each anchor among the anchors
  */
 function orderAnchors(

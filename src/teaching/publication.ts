@@ -1,6 +1,6 @@
 /**
  * Decides whether a new student is published or the current one stays, with the reason. `distill` and `loop`
- * share this rule. Pure except for its service; command line.
+ * share this rule. Pure except for `isFit`; command line.
  */
 
 import type { StudentManifest } from '../student/model/manifest.ts';

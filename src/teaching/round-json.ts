@@ -30,7 +30,7 @@ export interface RoundJson
     | null;
 }
 
-/** The report without the student's own data. */
+/** Makes the report in JSON. It leaves out the student's model and the single steps on which it was measured. */
 export function toRoundJson(report: RoundReport, out: string): RoundJson {
   const { outcome, reason, version, material, taught_runs, patterns, student } = report;
   return {

@@ -1,6 +1,6 @@
 /**
- * Entry of the thread that runs a round of `distill` or `loop`. Its heap is bounded, whatever the size of the
- * database, and the main thread can still handle signals. round-thread.ts starts it.
+ * Entry of the thread that runs a round of `distill` or `loop`, or an export. The thread's heap is bounded, whatever the
+ * size of the database, and the main thread can still handle signals. round-thread.ts starts the thread.
  */
 
 import { setFlagsFromString } from 'node:v8';

@@ -27,7 +27,8 @@ export class RoundFailedError extends Error {}
 class OutOfMemoryError extends Error {}
 
 /**
- * Runs a round. If it needs more memory than allowed, it restarts with half as much room, until it fits.
+ * Runs a round. If it needs more memory than allowed, it restarts with half as much room, until it fits or has restarted
+ * DISTILL_BOUNDS.halvings times.
  * @param entry of the thread; tests may replace it
  * @returns the round's result
  * @throws RoundFailedError, or Error for an unexpected failure

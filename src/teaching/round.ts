@@ -133,7 +133,8 @@ export interface RoundTeller {
 
 /**
  * Runs a round.
- * @throws CaptureFileError, RunWordsError, StudentDirectoryError, or the system's error
+ * @throws CaptureFileError, DataKeyError, RunWordsError, StudentDirectoryError, OrdersError, ServiceFailedError, or the
+ * system's error
  */
 export async function runRound(options: RoundOptions, teller: RoundTeller): Promise<RoundReport> {
   const { warn } = teller;
@@ -304,7 +305,7 @@ async function readMaterial(
   }
 }
 
-/** Chains exchanges to runs, for the exchanges that exist when it begins. */
+/** Chains exchanges to runs, for the exchanges that exist when the chaining begins. */
 async function readChains(source: CaptureFiles, teller: RoundTeller, newest: number): Promise<RunChains> {
   const chains = new RunChains(null, newest);
   let read = 0;

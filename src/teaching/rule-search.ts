@@ -1,7 +1,7 @@
 /**
- * Finds rules that give the right value in every golden step. Plain rules are tried first: they copy a value. If they do
- * not explain all steps, derived rules (derived-rules.ts) are tried, which must hold in more runs, because there are more
- * of them. Pure; teaching.
+ * Finds rules that together give the right value in every golden step, and of which none is ever wrong. Plain rules are
+ * tried first: they copy a value. If they do not explain all steps, derived rules (derived-rules.ts) are tried, which
+ * must hold in more runs, because there are more of them. Pure; teaching.
  */
 
 import {
@@ -24,7 +24,7 @@ interface ValueExample {
   run_id: string;
 }
 
-/** Number of examples from which rules are proposed. Each may suggest rules that the others do not suggest. */
+/** Maximum number of examples from which rules are proposed. Each may suggest rules that the others do not suggest. */
 const PROPOSERS = 6;
 /** Minimum number of runs, and of different values, in which a derived rule is right. */
 export const DERIVED = { runs: 5, values: 3 } as const;
@@ -39,9 +39,10 @@ const DERIVED_CHARACTERS = 80;
 type FoundRules = { rules: ProvenRule[] } | { rules: null; best: boolean[] | null };
 
 /**
- * Finds rules that give the value in every example.
+ * Finds rules that together give the value in every example.
  * @param mayDerive whether derived rules are tried, too
- * @returns `rules` is null if there is no such rule; `best` then marks the examples for which the best rule is right
+ * @returns `rules` is null if there are no such rules; `best` then marks the examples for which the best rule is right,
+ * and is null if no rule is right in enough runs
  */
 export function findRules(
   examples: readonly ValueExample[],
@@ -149,7 +150,7 @@ class RuleSearch {
     if (!this.isComplete) return { rules: null, best };
     const proven = this.#proven.sort((a, b) => b.right - a.right || a.rank - b.rank);
     // Keep the best rules, and other plain rules that may cover the remaining examples. If one rule covers
-    // every example, a rule that covers half of them is a coincidence.
+    // every example, a rule that covers fewer than 60 % of them is a coincidence.
     const isComplete = proven[0]!.right === examples.length;
     const worthwhile = isComplete ? proven.filter(({ right }) => right >= 0.6 * examples.length) : proven;
     const kept = worthwhile.slice(0, STUDENT_CORE.rules);

@@ -35,7 +35,7 @@ export function isShownByRest(given: readonly StudentBlock[], run: readonly RunS
   return !isRepeated && isMadeAnyway(given, golden, rest);
 }
 
-/** Whether all golden calls failed, and the run then gave this answer: it corrected a mistake. */
+/** Whether all golden calls failed, and the run then made the calls of this answer: it corrected a mistake. */
 function isCorrection(
   given: readonly StudentBlock[],
   golden: readonly StudentBlock[],

@@ -35,7 +35,7 @@ export class RunStory {
     });
   }
 
-  /** @param outcome '' when unknown */
+  /** Makes the trace of the collected turns. @param outcome '' when unknown */
   finish(runId: string, outcome: string): Trace {
     const head = { trace_id: runId, run_id: runId, task: '', model: '', task_profile: '', outcome };
     return readCallTrace(head, this.#calls);

@@ -4,12 +4,15 @@ import { CHANCE, type MarkColumn } from '../student/model/relevance.ts';
 import { MARK } from '../student/model/step-marks.ts';
 import { SYSTEM_KIND } from '../student/model/student-model.ts';
 
-/** A part with fewer steps, or with fewer steps outside it, is too small for a test against chance. */
+/**
+ * TESTED: a part with fewer steps is too small for a test against chance. BESIDE: minimum number of steps of the other
+ * part, so that a mark distinguishes such a small part.
+ */
 const TESTED = 5;
 const BESIDE = 8;
 /** A mark distinguishes the parts if it explains at least this share of their difference. */
 const EXPLAINED = 0.25;
-/** Marks that name a state. In a small part, words may be equal by chance. */
+/** Marks that name a state. Only these distinguish a small part, in which words may be equal by chance. */
 const STATES: ReadonlySet<number> = new Set([
   MARK.fresh,
   MARK.past,
@@ -21,8 +24,9 @@ const STATES: ReadonlySet<number> = new Set([
 ]);
 
 /**
- * Whether a mark distinguishes two parts of the steps: more often than by chance. If a part is too small to test, it
- * must do so in every step.
+ * Whether a mark distinguishes two parts of the steps: it explains at least the share `explained` of the difference, and
+ * more than chance would. If a part is too small to test, the mark must name a state, and all steps of one part must
+ * have it and none of the other.
  */
 export function isSeparated(
   columns: readonly MarkColumn[],

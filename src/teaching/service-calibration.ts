@@ -3,10 +3,11 @@
  * runs. For each agent and kind of answer, the same bound holds as for the student's own answers (calibration.ts).
  * Golden steps need not agree on an answer. Pure except for its service; command line.
  *
- * Every held-out run is asked about only once, because requests cost money. The published thresholds come
- * from all of these runs. The figures come from thresholds that do not know the run: the runs are divided into parts,
- * and each part is judged with thresholds from the other parts. A step's score says how unlike golden steps it is. It
- * also comes from a student that does not know the step's run.
+ * Requests cost money. So about SERVICE_STEPS_ASKED steps are asked about at most, and all figures come from the same
+ * answers. The published thresholds come from all runs that were asked about. The figures come from thresholds that do
+ * not know the run: the runs are divided into parts, and each part is judged with thresholds from the other parts. A
+ * step's score says how unlike golden steps the step is. The score, too, comes from a student that does not know the
+ * step's run.
  */
 
 import { answersAgree } from '../student/model/agreement.ts';
@@ -28,7 +29,10 @@ import { placeOf, type SplitRuns } from './held-out.ts';
 import { fitStudent, nameAgents } from './student-fit.ts';
 import { askAbout, type MeasuredStep } from './student-measures.ts';
 
-/** Maximum number of held-out golden steps that the service is asked about, for all agents together; and at a time. */
+/**
+ * After this many steps of held-out golden runs, of all agents together, no further run is asked about; and maximum
+ * number of steps asked about at a time.
+ */
 const SERVICE_STEPS_ASKED = 1_000;
 const SERVICE_ASKED_AT_ONCE = 4;
 
@@ -72,7 +76,7 @@ interface CalibratedService {
   calibration: Calibration;
   /** The student that asks the service, limited by the calibration. */
   limit(calibration: Calibration): StudentModel;
-  /** Every step for which the service was asked, or would have been asked. */
+  /** Every step of the runs that were asked about, also those for which the service was not asked. */
   steps: MeasuredStep[];
   /** The cost of asking, and what is gained by requiring agreement. */
   service: ServiceMeasures;
@@ -184,7 +188,7 @@ function scoreAsked(
 /** Chooses the answer to a step that would be served if answers of its kind are served. */
 type Choose = (asked: AskedStep) => ServiceAnswer | null;
 
-/** The first answer, if all of them agree. */
+/** The first answer; null if there is none, or if an answer that must agree does not. */
 function chooseAgreed({ answers, own }: AskedStep, { with_exemplar }: Consistency): ServiceAnswer | null {
   const first = answers[0] ?? null;
   if (first === null) return null;
@@ -306,7 +310,7 @@ function saidByAgent(learned: readonly LearnedStep[]): Map<string, Set<number>> 
 }
 
 /**
- * Takes whole runs, alternating between agents and in the order of their ids' hashes, until they have
+ * Takes whole runs, alternating between agents and in the order of their ids' hashes, until they have at least
  * SERVICE_STEPS_ASKED steps.
  */
 function takeRuns(runs: readonly GoldenRun[]): GoldenRun[] {
@@ -331,7 +335,10 @@ function takeRuns(runs: readonly GoldenRun[]): GoldenRun[] {
   return taken;
 }
 
-/** Lists the steps of runs, oldest first, because a student uses the last steps if there are too many. */
+/**
+ * Lists the steps of runs that have an answer, oldest first, because a student uses the last steps if there are too many.
+ * @param runs newest first
+ */
 export function listLearned(runs: readonly GoldenRun[]): LearnedStep[] {
   return runs
     .toReversed()

@@ -3,8 +3,8 @@
  * differently. The earlier steps with such an answer are no longer golden. While there are many such steps, they would
  * make the student disagree with itself. Pure; teaching.
  *
- * Situations are those of the fit (student-fit.ts): steps with the same decisive marks. If a mark shows which of two answers follows, the
- * student learns the mark, and both answers stay.
+ * Situations are those of the fit (student-fit.ts): steps with the same decisive marks. If a mark shows which of two
+ * answers follows, the student learns the mark, and both answers stay.
  */
 
 import { kindOfAnswer } from '../student/model/answer-kind.ts';
@@ -19,11 +19,11 @@ export interface SilentChange {
   stage: string;
   /** The answer that ended, by the tools that it calls. */
   kind: string;
-  /** The first exchange with another answer. */
+  /** The exchange of the step at which the change begins; 0 if unknown. */
   since_exchange_id: number;
   /** Golden runs whose steps with the ended answer no longer teach. */
   earlier_runs: number;
-  /** Golden runs that have had these situations since the change. */
+  /** How often golden runs have had these situations since the change; a run counts once for each situation. */
   later_runs: number;
 }
 
@@ -66,9 +66,9 @@ interface Unit {
 /** An answer that ended. */
 interface Ended {
   label: number;
-  /** Its situations. */
+  /** The situations in which this answer was usual. */
   situations: ReadonlySet<string>;
-  /** The first unit with another answer. */
+  /** The unit at which the change begins. */
   at: number;
   later_runs: number;
   /** Units that a change at this unit explains. */

@@ -107,7 +107,7 @@ export function openExplaining(
 
 /**
  * Explains one captured step.
- * @param student null to report only the kept decision
+ * @param student null: only the decision at that time is reported, and its answer is compared
  * @param wires on which a student is asked (GW_RELEGATION_WIRES)
  * @returns null when there is no such exchange
  */
@@ -308,7 +308,10 @@ function describeNearest(nearest: Proposal['nearest']): NearestGolden | null {
   return { exchange_id: prototype.example ?? null, distance, answers };
 }
 
-/** Marks of the step that golden steps at this stage do not have. */
+/**
+ * Lists what is new in the step: values that golden steps at this stage do not have, and values that they all have and
+ * this step lacks; or the stage itself, if golden steps have no such stage.
+ */
 function listNews(agent: StudentAgent, step: StepDigest, marks: NamedMarks): NewThing[] {
   const stage = agent.stages.find((candidate) => candidate.stage === step.stage);
   if (stage === undefined) {

@@ -53,13 +53,15 @@ export interface FitOptions {
 
 /** Minimum share that the system prompts of one agent have in common. */
 const SAME_PROMPT = 0.5;
-/** Maximum number of parts with distinct sentences that are compared value by value. */
+/**
+ * Maximum number of parts of a scope with which a prompt is compared word by word, if it shares few whole sentences.
+ */
 const PARTS_READ = 50;
-/** Share of the vector for marks that all golden steps have. */
+/** Share of the vector for marks that nearly all golden steps have, and maximum number of these marks. */
 const COMMON_SHARE = 0.2;
 const COMMON_MARKS = 24;
 
-/** Fits a student. The same steps in the same order always give the same model. */
+/** Fits a student. The same steps in the same order, with the same options, always give the same model. */
 export function fitStudent(steps: readonly LearnedStep[], options: FitOptions = {}): StudentModel {
   const supportMin = Math.max(1, options.support_min ?? 2);
   const taken = takeSteps(steps);
@@ -149,7 +151,8 @@ function nameOf(scope: string, part: number): string {
 
 /**
  * The agent of each step, with the name that it has in the model that {@link fitStudent} makes from the same steps.
- * Steps from which that model does not learn have no agent.
+ * Steps that no student supports, and steps beyond STUDENT_CORE.steps, have no agent. An agent of which no stage could
+ * be learned is not in that model.
  */
 export function nameAgents(steps: readonly LearnedStep[]): Map<LearnedStep, string> {
   const names = new Map<LearnedStep, string>();
@@ -160,8 +163,8 @@ export function nameAgents(steps: readonly LearnedStep[]): Map<LearnedStep, stri
 }
 
 /**
- * The model with a maximum score for each agent's steps. If kinds of answers are given, each kind has a separate limit,
- * and other kinds are not served. Agents that are not named have no limit.
+ * Copies the model and gives the named agents a maximum score for their steps. If kinds of answers are given, each kind
+ * has a separate limit, and other kinds are not served. Agents that are not named stay as they are.
  */
 export function limitAgents(
   model: StudentModel,
@@ -251,7 +254,8 @@ function learnAgent(scope: string, part: number, members: readonly LearnedStep[]
 
 /**
  * Fits one stage of an agent.
- * @returns null when fewer than `supportMin` runs support any answer
+ * @returns null when the stage has fewer than `supportMin` runs; also when no answer has a template, unless such stages
+ * are kept
  */
 function fitGroup(
   stage: string,
@@ -368,7 +372,7 @@ interface AgentStory {
   final: ReadonlySet<string>;
 }
 
-/** Maximum number of steps of a run whose later calls are remembered. */
+/** Number of steps at the beginning of a run whose later calls are remembered, up to the last of these steps. */
 const STORY_STEPS = 60;
 
 /**
@@ -395,10 +399,10 @@ function readStory(members: readonly LearnedStep[]): AgentStory {
   return { later, final: findFinalTools(members) };
 }
 
-/** Minimum worth of a mark whose place is decisive. */
+/** A mark with more worth than this makes its place decisive. */
 const DECISIVE_WORTH = 0.02;
 
-/** Places of the dimensions whose marks have at least DECISIVE_WORTH. */
+/** Places of the dimensions whose worth is more than DECISIVE_WORTH. */
 function findDecisive(
   steps: readonly LearnedStep[],
   dimensions: readonly number[],
@@ -422,7 +426,10 @@ function meanUsage(
   };
 }
 
-/** The mean of a token count. Streams without a count, because the client did not ask for usage, are left out. */
+/**
+ * The mean of a token count; 0 without any count. Answers without a count of input tokens are left out: the client of a
+ * stream may not have asked for usage.
+ */
 function meanTokens(
   steps: readonly LearnedStep[],
   countOf: (answer: LearnedStep['answer']) => number,
@@ -431,7 +438,7 @@ function meanTokens(
   return counts.length === 0 ? 0 : Math.round(counts.reduce((sum, count) => sum + count, 0) / counts.length);
 }
 
-/** Whether anything uses the result of a comparison. */
+/** Whether a result of this comparison is a dimension, or tells a label. */
 function isAsked(
   relation: NumberRelation,
   dimensions: readonly number[],
@@ -441,13 +448,16 @@ function isAsked(
   return keys.some((key) => dimensions.includes(key) || tells.some(([tellKey]) => tellKey === key));
 }
 
-/** Evenly spread indexes. */
+/** Indexes from 0 to below `count`: all of them, or `most` evenly spread ones. */
 function sample(count: number, most: number): number[] {
   if (count <= most) return Array.from({ length: count }, (_, i) => i);
   return Array.from({ length: most }, (_, i) => Math.floor((i * count) / most));
 }
 
-/** The marks that more than one run has, each with its steps. */
+/**
+ * Makes columns of the marks, known sentences and results of comparisons that more than one run has.
+ * @returns the columns, and all compared pairs of numbers
+ */
 function makeColumns(
   steps: readonly LearnedStep[],
   agent: StudentAgent,
@@ -497,22 +507,27 @@ function toColumn({ split, has }: { split: NumberSplit; has: Uint8Array }): Mark
   return { key: split.key, kind: NUMBER_KIND, has, count: has.reduce((sum, set) => sum + set, 0) };
 }
 
+/** Maximum number of ranges of a stage, and minimum number of steps with a number at the place. */
 const RANGES = 60;
 const RANGE_STEPS = 8;
 
 /**
- * Minimum number of values for a range, and of pairs of values to tell whether numbers grow from run to run.
+ * SLACK_NUMBERS: minimum number of values from which a slack is estimated. GROWING: numbers grow if at least this share
+ * of the earlier half is below its counterpart in the later half. RANGE_NUMBERS: maximum number of values that are kept.
  */
 const SLACK_NUMBERS = 20;
 const GROWING = 0.8;
 const RANGE_NUMBERS = 400;
 
+/** The numbers seen at one place. */
 interface SeenRange {
   from: string;
   path: string[];
   least: number;
   most: number;
+  /** Number of steps with a number at the place. */
   count: number;
+  /** The last of these steps. */
   latest: StepDigest;
   /** In the order of the runs; at most {@link RANGE_NUMBERS}. */
   values: number[];
@@ -565,6 +580,10 @@ function isGrowing(values: readonly number[]): boolean {
   return up >= GROWING * half;
 }
 
+/**
+ * Lists the keys of the denials in the steps, by label.
+ * @returns an empty list if there are more different denials than half the number of runs
+ */
 function listDenials(
   steps: readonly LearnedStep[],
   targets: Uint16Array,
@@ -587,11 +606,13 @@ function listDenials(
   return all.size > runs / 2 ? [] : [...byLabel].map(([label, keys]) => [label, [...keys]]);
 }
 
+/** Maximum number of tells of a stage. */
 const TELLS = 400;
+/** Minimum number of steps with a mark that tells a label, and minimum gain of a mark at a decisive place. */
 const TELL_STEPS = 3;
 const DECISIVE_GAIN = 3;
 
-/** Marks of the fields at these places. */
+/** Keys of the marks of fields at these places. */
 function listKeysAt(steps: readonly LearnedStep[], places: ReadonlySet<number>): Set<number> {
   const keys = new Set<number>();
   for (const { step } of steps)
@@ -602,8 +623,9 @@ function listKeysAt(steps: readonly LearnedStep[], places: ReadonlySet<number>):
 }
 
 /**
- * Marks whose steps all have the same answer, more often than by chance. A rare but decisive mark, such as a stop flag,
- * has little weight in the vector, because the weights favour marks that separate most of the steps.
+ * Marks whose steps all have the same label, more often than by chance (−1: answers that no template explains). A rare
+ * but decisive mark, such as a stop flag, has little weight in the vector, because the weights favour marks that
+ * separate most of the steps. At a decisive place, two steps and less evidence are enough.
  */
 function findTells(
   columns: readonly MarkColumn[],
@@ -669,7 +691,7 @@ function chooseDimensions(
   return { dimensions, worth };
 }
 
-/** The dimensions that each step has. */
+/** For each step, the indexes of the dimensions that it has. */
 function listSituations(steps: number, columns: readonly Uint8Array[]): number[][] {
   return Array.from({ length: steps }, (_, i) =>
     [...columns.keys()].filter((dimension) => columns[dimension]![i] === 1),

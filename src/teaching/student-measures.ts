@@ -24,7 +24,8 @@ export type StepVerdict =
   | { covered: false; reason: UncoveredReason };
 
 /**
- * Asks a student. A student in memory answers at once, a service later. Rejects if no step can be answered.
+ * Asks a student. A student in memory answers at once, a service later. Rejects if asking further is useless, for example
+ * because the service keeps failing.
  */
 type AskStudent = (step: GoldenStep) => StepVerdict | Promise<StepVerdict>;
 
@@ -33,11 +34,13 @@ export interface MeasuredStep {
   run_id: string;
   step: GoldenStep;
   served: boolean;
-  /** Whether the answer was served and differs from the golden answer. */
+  /**
+   * Whether the answer was served, is not equivalent to the golden answer, and the rest of the run does not prove it.
+   */
   wrong: boolean;
-  /** Form whose evidence let the answer be served; null when no answer was served. */
+  /** Form whose evidence let the answer be served, or the kind of a service's answer; null when none was served. */
   kind: string | null;
-  /** All names of the answer's form, the narrowest last; absent: no answer was served. */
+  /** All names of the answer's form, the narrowest last; absent: no answer was served, or a service answered. */
   forms?: readonly string[];
   reason: UncoveredReason | null;
 }

@@ -3,9 +3,10 @@
  * on the held-out runs, and decides whether the result is good enough to publish. Pure except for the service it asks;
  * command line.
  *
- * The measured student does not know the held-out runs. The published student also learns from them, in the same way,
- * because thirty runs are few. The manifest says which student its figures describe. The measured student is kept
- * beside the published student, so that students of two rounds are compared on runs that neither knows.
+ * The measured student does not know the held-out runs. If its figures allow publishing, a second student is taught all
+ * runs in the same way and published, because thirty runs are few. The manifest says which student its figures describe.
+ * The measured student is kept beside the published student, so that students of two rounds are compared on runs that
+ * neither knows. A student that asks a service is taught only once.
  */
 
 import { createHash } from 'node:crypto';
@@ -94,7 +95,7 @@ interface TeachOptions {
   refuse?: (measured: MeasuredFigures) => Promise<string | null>;
 }
 
-/** @param of 0 when the amount of work is unknown */
+/** Reports what is being done, and how much is done of how much work; `of` is 0 when the amount is unknown. */
 type TellWork = (what: string, done: number, of: number) => void;
 
 /** What is known once a student is measured, before the student to publish is taught. */
@@ -475,7 +476,10 @@ async function decide(
     : { ...found, form, forms, agrees };
 }
 
-/** A fingerprint that is equal for runs that would give the same student. */
+/**
+ * Makes a fingerprint of the golden runs (ids, marks and numbers of steps), the options and the version of the teaching
+ * code. If it is equal, the same student would result.
+ */
 export function fingerprintMaterial(
   { taught }: GoldenMaterial,
   {
@@ -563,7 +567,7 @@ const WORSE_SHARE = 0.02;
 /**
  * Tests the published version's measured student on the steps on which the new student was measured, if both students
  * had these steps held out.
- * @returns null when there is nothing to compare: the published student is of another kind, or no such step
+ * @returns null when there is nothing to compare: the published student asks a service, or there is no such step
  */
 export async function compareStudents(
   taught: MeasuredFigures,

@@ -1,6 +1,6 @@
 /**
- * The configured embedder, for the command line. It loads with the first text; if that fails, the command
- * continues without it. Main thread of the command line.
+ * The configured embedder, for a round. It loads with the first text; if that fails, the round continues without it.
+ * The round's own thread.
  */
 
 import type { Config } from '../config.ts';

@@ -1,8 +1,8 @@
 /**
  * Divides golden texts into situations. If a mark or a number of the step predicts words of the texts, it divides a
  * situation into two. Within a situation, nothing in the step explains the choice of words. So a word is a matter of
- * style, if there are enough texts to show that. Fewer texts are enough for a word that no mark and no number comes near to
- * explaining. Pure; teaching.
+ * style, if there are enough texts to show that. Fewer texts are enough for a word that no mark and no number comes near
+ * to explaining. Pure; teaching.
  */
 
 import { CHANCE, type MarkColumn } from '../student/model/relevance.ts';
@@ -27,6 +27,7 @@ export interface Situation {
 
 /** Minimum number of texts on each side of a division. */
 const TESTED = 5;
+/** Maximum depth of divisions. In a situation at this depth, no word counts as a matter of style. */
 const DEPTH = 6;
 /**
  * Minimum number of texts on each side of a word that nothing explains, and the share of the difference from which a mark
@@ -37,6 +38,7 @@ const UNEXPLAINED = { texts: 3, share: 0.4 } as const;
 const STEMS = 60;
 /** Factor by which the largest possible gain must exceed the gain by chance. */
 const POWER = 1.25;
+/** Minimum share of the texts of a situation that have a common stem. */
 const COMMON = 0.8;
 
 /**
@@ -68,8 +70,8 @@ export function findSituations(
 }
 
 /**
- * Whether no mark and no number of the steps comes near to telling which of the texts use a stem. Then few texts are enough: a
- * mark that decided about the word would tell all of them.
+ * Whether no mark and no number of the steps comes near to telling which of the texts use a stem. Then few texts are
+ * enough: a mark that decided about the word would tell all of them.
  */
 function isUnexplained(
   stem: string,
@@ -135,7 +137,10 @@ function keepTelling(texts: readonly SituatedText[], columns: readonly MarkColum
   return [...kept.values()];
 }
 
-/** The texts on both sides of the column that explains most words; null when no column explains more than chance. */
+/**
+ * Divides texts by the column that explains most of their words or, if no column explains more than chance, by a number
+ * that explains a word; null if no number does so either.
+ */
 function divide(
   texts: readonly SituatedText[],
   stems: readonly string[],
@@ -206,6 +211,7 @@ function gainBetween(texts: readonly SituatedText[], uses: readonly boolean[], h
 }
 
 /**
+ * Computes how much a mark explains of the use of a word (G statistic).
  * @param n number of texts
  * @param used of these, texts that use a word
  * @param having texts whose step has a mark

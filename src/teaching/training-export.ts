@@ -1,6 +1,6 @@
 /**
  * `distill --export`: writes golden runs as lines to fine-tune a model with; teaching and held-out runs go into two
- * files. The round's own thread; one body in memory at a time, and a few numbers per golden run.
+ * files. The round's own thread; one exchange in memory at a time, and for each golden run a few ids and hashes.
  *
  * The first pass finds the golden runs and the exchanges that hold whole conversations. The second pass writes the
  * files. Files get their names when they are complete.
@@ -61,8 +61,8 @@ export interface ExportReport {
   held_out_runs: string[];
 }
 
-/** Suffix of file names in an unfinished export. */
 const EXPORT_FILES = ['train.jsonl', 'held-out.jsonl', 'export.json'] as const;
+/** Suffix of file names in an unfinished export. */
 const PARTIAL = '.partial';
 
 /** Removes what an unfinished export has left. */
@@ -70,12 +70,14 @@ export function removePartialExport(out: string): void {
   for (const name of EXPORT_FILES) rmSync(join(out, name + PARTIAL), { force: true });
 }
 
-/** A golden run, in numbers. */
+/** What the second pass needs of a golden run. */
 interface ExportedRun {
   run_id: string;
+  /** The scope of the first step; '' if unknown. */
   agent: string;
-  /** Exchanges that hold whole conversations. */
+  /** Ids of the exchanges that hold whole conversations. */
   conversations: number[];
+  /** Marks (`markAnswer`) of the answers that the upstream gave. */
   answered: string[];
 }
 
@@ -138,7 +140,11 @@ export async function exportGolden(
   return report;
 }
 
-/** Checks the folder. It may contain an earlier export, which is replaced, and other files, which stay. */
+/**
+ * Makes the folder if needed, and checks it. It may contain an earlier export, which is replaced, and other files, which
+ * stay.
+ * @throws ExportError if a file has the name of an export's file, but belongs to none
+ */
 async function checkFolder(out: string): Promise<void> {
   makeFolder(out, 0o700);
   const isThere = async (name: string): Promise<boolean> =>

@@ -1,6 +1,7 @@
 /**
  * Golden runs as lines to fine-tune a model with: whole conversations with their tools, in the form of chat-completions
- * or of Messages. Thinking, cache markers and images are left out. Pure; command line.
+ * or of Messages. Thinking and cache markers are left out of a conversation, and conversations with images are left out
+ * as a whole. Pure; command line.
  *
  * A client sends its whole conversation with each request, so the last request and its answer make one line for the
  * whole conversation. A line teaches only what the upstream answered in this run. Other answers come from a student or
@@ -44,7 +45,7 @@ export function markAnswer(content: readonly TurnBlock[]): string {
   return hash(JSON.stringify([textOf(content).trim(), calls]));
 }
 
-/** Hashes of a conversation after each of its messages: equal for conversations with the same beginning. */
+/** Hashes of a conversation after each message: equal for the same beginning, apart from thinking and cache points. */
 export function hashPrefixes({ messages }: NormalRequest): string[] {
   let last = '';
   return messages.map(({ role, content }) => {
@@ -95,7 +96,7 @@ type Said = Extract<TurnBlock, { type: 'text' | 'tool_call' | 'tool_result' }>;
 
 interface Piece extends PlainMessage {
   content: Said[];
-  /** Whether this is an answer of the upstream in this run. */
+  /** Whether this is an unmasked answer that the upstream gave in this run. */
   teaches: boolean;
 }
 

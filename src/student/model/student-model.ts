@@ -15,8 +15,9 @@ export interface StudentModel {
    * opened.
    */
   format: 'svc_student_model_v2';
+  /** Minimum number of golden runs that support an answer. */
   support_min: number;
-  /** Golden runs and steps from which the model was made. */
+  /** Number of golden runs and steps from which the model was made. */
   runs: number;
   steps: number;
   groups: StudentGroup[];
@@ -31,7 +32,7 @@ type StudentGroup = Readonly<Record<string, unknown>>;
  */
 export interface StudentAgent {
   scope: string;
-  /** The name that `nameAgents` of student-fit.ts gave it. */
+  /** The agent's name; `nameAgents` of student-fit.ts gives the same one. */
   name: string;
   /** Steps with a larger score are not covered, whatever the threshold; 1 in models without this field. */
   limit?: number;
@@ -42,9 +43,9 @@ export interface StudentAgent {
   kinds?: [string, number][];
   /** For a student that asks a service: what the service may answer; absent before a trial. */
   service?: ServiceEvidence;
-  /** Sentences that every golden step had. */
+  /** Hashes of the sentences of the system prompt that nearly every golden step had (98 %). */
   core: number[];
-  /** Other sentences that several runs had. */
+  /** Hashes of other sentences that several runs had. */
   known: number[];
   /**
    * Values in the prompt's wording that all golden runs shared, as made by `learnFixedValues`; absent in older models.
@@ -54,7 +55,7 @@ export interface StudentAgent {
   free?: FreeArguments;
   /** API rules that golden requests broke without a refusal; absent in older models. */
   breaches?: string[];
-  /** The common part of all its golden prompts. A prompt that does not fit belongs to another agent. */
+  /** The common part of all golden prompts of the agent. A prompt that does not fit belongs to another agent. */
   prompt: PromptTemplate;
   stages: StageMemory[];
 }
@@ -63,14 +64,15 @@ export interface StudentAgent {
 export interface ServiceEvidence {
   /** Kinds of answers (`kindOfServiceAnswer`) that are served, each with its largest score. */
   kinds: [string, number][];
-  /** Stages of golden steps at which it is asked. */
+  /** Stages of golden steps at which the service is asked. */
   stages: string[];
   /** Hashes of words of golden answers. */
   said: number[];
 }
 
-/** A threshold for a number in the context. */
+/** A threshold for the number at a place of the context. */
 export interface NumberSplit {
+  /** Key of the mark that a step has if its number is above the threshold. */
   key: number;
   from: string;
   path: string[];
@@ -105,29 +107,34 @@ export interface NumberRange {
   least: number;
   most: number;
   /**
-   * How far below `least` and above `most` a number is still normal; absent: the numbers grow, or the model is older.
+   * How far below `least` and above `most` a number is still normal; absent: the numbers grow from run to run or are too
+   * few, or the model is older.
    */
   slack?: [number, number];
 }
 
+/** Golden steps with the same marks among the dimensions. */
 export interface Prototype {
-  /** Dimensions of its marks. */
+  /** Indexes of the dimensions that the steps have. */
   marks: number[];
   /** Each class (−1 for answers that no template explains) with its number of golden runs. */
   votes: [number, number][];
-  /** Exchange of the prototype's newest golden step; absent in older models. */
+  /** Exchange of the prototype's newest golden step; absent when unknown, and in older models. */
   example?: number;
 }
 
 /** Golden steps of one agent at one stage. */
 export interface StageMemory {
+  /** What the steps respond to; see `StepDigest`. */
   stage: string;
+  /** Number of golden runs and steps. */
   runs: number;
   steps: number;
+  /** Mean number of input tokens of an answer. */
   input_tokens: number;
   /**
-   * The parts of the input tokens that were read from the provider's cache, and written to it; absent: no cache was
-   * used.
+   * Mean number of these tokens that were read from the provider's cache, and written to it; 0 without a cache. Absent
+   * in older models.
    */
   cache_read_tokens?: number;
   cache_write_tokens?: number;
@@ -135,9 +142,13 @@ export interface StageMemory {
     template: AnswerTemplate;
     /** Equivalent answers have the same label. */
     label: number;
-    /** Answers with the same outcome have the same value; absent in older models. */
+    /**
+     * Classes of one label have different paths if they are different ways to the same result; absent in older models.
+     */
     path?: number;
+    /** Number of golden runs with such an answer. */
     runs: number;
+    /** Mean number of output tokens of such an answer. */
     output_tokens: number;
   }[];
   /** Golden wordings by label; absent in older models. */
@@ -159,13 +170,13 @@ export interface StageMemory {
    * explains).
    */
   tells?: [number, number][];
-  /** Negations in golden steps, by label; absent if nearly every run has different ones. */
+  /** Keys of the denials in golden steps, by label; empty if there are more of them than half the runs. */
   denials?: [number, number[]][];
   prototypes: Prototype[];
   novelty: NoveltyMemory;
 }
 
-/** Kinds of marks beside those of step.ts: a sentence of the system prompt, a side of a threshold in a number. */
+/** Kinds of marks beside MARK of step-marks.ts: a sentence of the system prompt; a number above a threshold. */
 export const SYSTEM_KIND = 8;
 export const NUMBER_KIND = 9;
 
