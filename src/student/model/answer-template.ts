@@ -1,6 +1,6 @@
 /**
  * What several golden answers have in common, with slots for what differs, and the code that fills the slots with a
- * step's own values. answer-synthesis.ts makes templates. Pure; the student's thread.
+ * step's own values. answer-synthesis.ts makes templates. Pure; teaching and the student's thread.
  */
 
 import { canonicalNumber, exactNumber, isRawNumber, type RawNumber } from '../../std/exact-json.ts';
@@ -47,6 +47,7 @@ export type TemplateNode =
   /** A text for each element of a list, with a separator between them, and another one before the last. */
   | { is: 'items'; each: EachItem; item: TemplateNode; by: string; last: string };
 
+/** The template of an answer: calls, a text, or a text that is JSON. */
 export interface AnswerTemplate {
   /** `each`: one call per element of a list. */
   calls: { name: string; input: TemplateNode; each?: EachItem }[];
@@ -59,7 +60,7 @@ export interface AnswerTemplate {
 /** A filled part, with the doubt about it. */
 interface Filled<T> {
   value: T;
-  /** Doubt of the least certain slot, 0 … 1. */
+  /** Doubt about the least certain slot or constant, 0 … 1. */
   doubt: number;
 }
 
@@ -67,8 +68,9 @@ interface Filled<T> {
 type Unfilled = 'missing_value' | 'disagreement';
 
 /**
- * Fills a template with a step's own values.
+ * Fills a template with a step's own values. A text beside calls is left out if it cannot be filled.
  * @param found receives the values that the slots' rules find
+ * @returns the answer, or why there is none: the step lacks a value, or the answer would be empty or too large
  */
 export function fillTemplate(
   template: AnswerTemplate,
@@ -215,7 +217,7 @@ function fillItems(
   return { value: text, doubt };
 }
 
-/** Doubt when a rule finds nothing although it found a value in every golden step. */
+/** Minimum doubt about a slot if a rule with at least as much evidence as the others finds nothing in this step. */
 const SILENT = 0.2;
 
 function fillSlot(
@@ -241,8 +243,7 @@ function fillSlot(
     else against = Math.max(against, runs);
   }
   if (chosen === undefined) return 'missing_value';
-  // A better rule, supported by at least as many golden runs, finds no value in this step. So the step differs from
-  // those runs.
+  // A rule that at least as many golden runs support finds no value in this step. So the step differs from those runs.
   const unsure =
     silent >= evidence && evidence >= 8 ? Math.max(SILENT, 1 / (evidence + 2)) : 1 / (evidence + 2);
   const contradicted = 0.15 + 0.7 * (against / (evidence + against));

@@ -12,9 +12,10 @@ export type AnswerDigest = StudentAnswer;
 
 /**
  * Makes an exemplar of an answer.
- * @returns null for an answer that cannot be an exemplar: a refusal; a truncated answer; blocks other than text, calls
- * and thinking (thinking is dropped); text or input above STUDENT_CORE.answer; or a part that capture masked, because
- * the original is unknown
+ * @returns null for an answer that cannot be an exemplar: an error; a refusal; a truncated or empty answer; blocks other
+ * than text, calls, thinking and cache points (the last two are dropped); text with citations or after a call; a stop
+ * reason that does not go with the blocks; an input that is no object; more than the bounds of STUDENT_CORE for an
+ * answer; or a part that capture masked, because the original is unknown
  */
 export function digestAnswer(answer: NormalAnswer): AnswerDigest | null {
   const { stop_reason, usage } = answer;

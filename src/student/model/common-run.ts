@@ -12,6 +12,7 @@ export interface WordPlaces {
   places: ReadonlyMap<string, readonly number[]>;
 }
 
+/** Maximum number of words and signs of a text that are read. */
 const WORDS = 600;
 /** Maximum number of places of one word that are compared. */
 const SAME_WORD = 12;

@@ -76,7 +76,7 @@ const COMPANY = new Set(
   ).split(' '),
 );
 
-/** Whether a capitalised word belongs to a company's name. */
+/** Whether a word is one that companies have in their names. */
 export function isCompanyWord(word: string): boolean {
   return COMPANY.has(word.toLowerCase());
 }

@@ -23,10 +23,10 @@ import {
 } from './drift-test.ts';
 
 /**
- * Bounds and error rates of the watch. It watches the agents and kinds of answers that occur first, up to the bounds.
- * For an agent that keeps its promise, the probability that it is ever suspended is at most the sum of the two α. At
- * first, `young_factor` times as many steps are audited. The factor falls to 1 by the time the comparisons reach
- * `trusted`.
+ * Bounds and error rates of the watch. It watches the first `agents` agents that are audited. Of an agent, it watches
+ * the kinds and forms of answers separately that occur first, and all others together, as one of `kinds`. For an agent
+ * that keeps its promise, the probability that it is ever suspended is at most the sum of the two α. At first,
+ * `young_factor` times as many steps are audited. The factor falls to 1 by the time the comparisons reach `trusted`.
  */
 export const DRIFT = {
   agents: 200,
@@ -69,7 +69,7 @@ export interface DriftCopy {
   agents: [string, Omit<WatchedAgent, 'kinds'> & { kinds: [string, WatchedKind][] }][];
 }
 
-/** The consequence of an audit. */
+/** A suspension after an audit: of one kind or form, or of the whole agent (`kind` is null). */
 export type Suspension = { agent: string; kind: string | null; compared: number; wrong: number };
 
 /** An agent as the stats show it. */

@@ -30,7 +30,10 @@ export function takeItems({ list, filter }: EachItem, context: StepContext): unk
   return filter === undefined ? items : items.filter((item) => passesFilter(item, filter));
 }
 
-/** Makes the context in which rules for one element are applied: the context of the step with the element as first source. */
+/**
+ * Makes the context in which rules for one element are applied: the context of the step with the element as first
+ * source.
+ */
 export function contextOfItem(context: StepContext, item: unknown): StepContext {
   const { step } = context;
   return new StepContext(
@@ -39,11 +42,12 @@ export function contextOfItem(context: StepContext, item: unknown): StepContext 
   );
 }
 
+/** Maximum number of lists that are proposed, and that are examined. */
 const CANDIDATES = 6;
 const LISTS = 24;
 
 /**
- * Lists that have the wanted number of elements in every context.
+ * Proposes lists, or parts of lists, that have the wanted number of elements in every context.
  * @param counts by context
  */
 export function proposeEach(contexts: readonly StepContext[], counts: readonly number[]): EachItem[] {

@@ -81,7 +81,7 @@ function fieldOf(item: unknown, key: string | null): unknown {
   return isObject(item) && Object.hasOwn(item, key) ? item[key] : undefined;
 }
 
-/** The element with the smallest or largest number, day or time; undefined when several have it. */
+/** The element with the smallest or largest number, day or time; undefined when several have it, or one has none. */
 function findExtreme(items: readonly unknown[], key: string, by: 'least' | 'most'): unknown {
   let best: unknown;
   let bestAt = 0;
@@ -145,8 +145,10 @@ function listBounds(text: string, unit: Unit, today: number | null): number[] {
   });
 }
 
+/** Maximum number of fields that are read, and of choices that are proposed. */
 const KEYS = 12;
 const CHOICES = 24;
+/** Maximum number of fields by which elements are ordered, of values of a source that are bounds, and of filters. */
 const ORDERED_KEYS = 5;
 const BOUNDS = 3;
 const FILTERS = 12;

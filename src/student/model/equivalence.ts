@@ -6,12 +6,12 @@
  * Everything else is compared as in agreement.ts: tools, their order, and every other argument. So amounts,
  * recipients, ids and code must be equal.
  *
- * Two wordings are equivalent if both deny or neither does, if their outcomes do not contradict each other,
- * and if neither replaces a value, or a word with content, by another one. A value that only one of them has
- * must occur in the step, or a proven rule must compute it from the step. The same holds for words that golden texts took from the step (`grounded`). A text
- * with a word of this kind is refused if the present step lacks that word. A wording that no golden run had must also
- * consist mostly of words that golden runs used for this answer, without words that they used only for other
- * answers.
+ * Two wordings are equivalent if both deny or neither does, if their outcomes do not contradict each other, and if
+ * neither replaces a value, or a word with content, by another one. A value that only one of them has must occur in the
+ * step, or a proven rule must compute it from the step. The same holds for words that golden texts took from the step
+ * (`grounded`). A text with a word of this kind is refused if the present step lacks that word. A wording that no
+ * golden run had must also consist mostly of words that golden runs used for this answer, without words that they used
+ * only for other answers.
  */
 
 import { RecentMap } from '../../std/recent-map.ts';
@@ -38,11 +38,13 @@ export interface Wording {
   place: string;
   /** Hashes of the stems of their words. */
   words: number[];
-  /** Hashes of values and names that several runs shared and that no step held: part of the wording. */
+  /**
+   * Hashes of values and names that several runs shared although most of their steps lacked them: part of the wording.
+   */
   constants: number[];
   /**
-   * Hashes of words that occurred in the step, outside the system prompt, whenever a golden text used them, and not in nearly
-   * all other steps.
+   * Hashes of words that occurred in the step, outside the system prompt, nearly whenever a golden text used them, and not
+   * in nearly all other steps.
    */
   grounded: number[];
   /** Hashes of stems whose use does not depend on the step: a matter of style. */
@@ -53,11 +55,11 @@ export interface Wording {
    */
   situated?: number[];
   /**
-   * Stems that golden texts affirm, at places where texts report what was done. Absent at places where texts answer a
-   * question.
+   * Hashes of stems that golden texts affirm, at places where texts report what was done. Absent at places where texts
+   * answer a question, and in older models.
    */
   affirmed?: number[];
-  /** Whether answers with this label have no text here as often as not. */
+  /** Set if several golden runs with this label had a text here, and several had none. */
   optional?: true;
 }
 
@@ -249,7 +251,12 @@ function isWordCharacter(char: string | undefined): boolean {
 
 const NO_CONSTANTS: ReadonlySet<number> = new Set();
 
-/** Whether two texts have no contradicting values, and no value that is missing from the step. */
+/**
+ * Whether two texts have no contradicting outcomes, denials and values, and the step holds each value that only one of
+ * them has. A value of an enumeration must not be missing at all.
+ * @param constants hashes of values that are part of the wording
+ * @param affirmed see {@link Wording}
+ */
 export function valuesMatch(
   a: TextFacts,
   b: TextFacts,

@@ -1,7 +1,7 @@
 /**
  * Rules that find a value of an answer in another step's context. A rule names a source, a path in its JSON, a span of
- * the text at that path, and a way of writing. Rules are proposed from one golden step and kept if they are right on
- * all others. Pure; teaching proposes rules, and the student's thread applies them.
+ * the text at that path, and a way of writing. Rules are proposed from one golden step and kept if they are never wrong
+ * on the others. Pure; teaching proposes rules, and the student's thread applies them.
  */
 
 import { canonicalNumber, digitsOf, exactNumber, isRawNumber } from '../../std/exact-json.ts';
@@ -38,6 +38,7 @@ export type PathPart =
   | { pick: 'next'; tool: string }
   /** The first element with this value in a field. */
   | { pick: 'where'; key: string; is: string | boolean }
+  /** The element with the smallest or largest number in a field, if only one element has this number. */
   | { pick: 'least' | 'most'; key: string }
   /** A summary of a list, or of the list's elements that have a given value in a field. */
   | ListSummary
@@ -95,9 +96,11 @@ export interface ExtractionRule {
 }
 
 const BETWEEN_TOKENS = 24;
-/** Longest source other than the task that may name an element or a line. The words of each step are cached. */
+/** Longest source other than the task that may name an element or a line. */
 const NAMING_CHARACTERS = 1_000;
+/** Maximum number of tokens of one text that rules see. */
 const TEXT_TOKENS = 1_500;
+/** Stand for the beginning and the end of a text among the tokens beside a span. */
 const FIRST = '^';
 const LAST = '$';
 
@@ -136,7 +139,7 @@ export class StepContext {
     return textAt(this.#sources.get(name)) ?? '';
   }
 
-  /** All words of a source's values; undefined without such a source, and when it is too long to name one thing. */
+  /** All words of a source's values; undefined for a source that is missing, empty, or too long to name one thing. */
   words(name: string): WordPlaces | undefined {
     if (!this.#words.has(name)) {
       const text = joinValues(this.#sources.get(name) ?? null);
@@ -189,7 +192,7 @@ export class StepContext {
     return isObject(made) && Object.hasOwn(made, tool) ? Number(made[tool]) : undefined;
   }
 
-  /** Calls of the tool since the result arrived. */
+  /** Number of calls of the tool since the result `source` arrived; 0 when unknown. */
   progress(source: string, tool: string): number {
     const progress = this.#sources.get('progress');
     if (!isObject(progress) || !Object.hasOwn(progress, source)) return 0;
@@ -274,7 +277,7 @@ export function textAt(value: unknown): string | undefined {
   return undefined;
 }
 
-/** Whether the copy is complete. */
+/** Whether the copy of a value is complete: no text in it is cut, and no list in it reached the maximum length. */
 function isWhole(value: unknown): boolean {
   if (Array.isArray(value)) return value.length < STUDENT_CORE.json_items && value.every(isWhole);
   if (isObject(value)) return !Object.hasOwn(value, CUT_KEY) && Object.values(value).every(isWhole);
@@ -315,7 +318,7 @@ function takePart(value: unknown, part: PathPart, from: string, context: StepCon
   }
 }
 
-/** Finds the element with the smallest or largest value; undefined when several elements have that value. */
+/** Finds the element with the smallest or largest number; undefined when several have it, or an element has none. */
 function findExtreme(items: readonly unknown[], key: string, pick: 'least' | 'most'): unknown {
   let best: unknown;
   let bestNumber = 0;
@@ -570,8 +573,8 @@ function isSummary(part: PathPart): part is ListSummary {
 const PROPOSED = 160;
 
 /**
- * Rules that find the value in this step.
- * @param tools that loops may run over
+ * Proposes rules that find the value in this step, at most PROPOSED.
+ * @param tools whose calls may work through a list, one element after the other
  */
 export function proposeRules(
   value: unknown,
@@ -615,10 +618,8 @@ export function proposeRules(
             break;
           }
       for (let i = 0; i < at.length; i++)
-        for (const part of proposeParts(at, i, from, context, tools)) {
-          // An element that does not hold the value is skipped, with all rules inside it.
+        for (const part of proposeParts(at, i, from, context, tools))
           visit(from, at[i], [...path, part], depth + 1);
-        }
     } else if (isObject(at))
       for (const key of Object.keys(at)) visit(from, at[key], [...path, key], depth + 1);
   };
@@ -661,6 +662,7 @@ function proposeParts(
 /** Maximum number of occurrences of one value that are examined in one text. */
 const OCCURRENCES = 4;
 
+/** Proposes spans of a text that find the value, each with the way in which the answer writes what the span finds. */
 export function proposeSpans(
   text: string,
   value: Exclude<Primitive, null>,
@@ -685,7 +687,7 @@ export function proposeSpans(
       spots.push({ from: first, to: last, writing });
   }
   if (spots.length === 0 && needle.length <= 60) {
-    // The token is the value in any way of writing.
+    // The token may be the value, written as a number or in other case.
     for (let i = 0; i < tokens.length && spots.length < OCCURRENCES; i++) {
       const token = tokens[i]!;
       if (token.end - token.start > 60 || token.kind === 'sign') continue;
@@ -793,8 +795,8 @@ const SHORT_NUMBER = /^\d{1,2}$/;
 const DIGITS = /(?<![\p{L}\p{N}])\d+(?![\p{L}\p{N}])/gu;
 
 /**
- * Whether a value occurs in the step's context, as a value or inside a text, in any way of writing. A number of one or two
- * digits must stand alone.
+ * Whether a value occurs in the step's context, as a value or inside a text. Upper and lower case are the same; so are
+ * the ways of writing a number, unless it is inside a text. A number of one or two digits must stand alone in a text.
  */
 export function standsIn(value: Primitive, context: StepContext): boolean {
   const needle = textOfPrimitive(value).toLowerCase();

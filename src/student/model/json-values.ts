@@ -155,7 +155,7 @@ export function hashJson(
   return mixNumber(sum);
 }
 
-/** Beginning and end of a text that is too long. */
+/** The text itself; of a text longer than `limit`, its beginning and its end with `…` on a line between them. */
 export function cutText(text: string, limit: number): string {
   if (text.length <= limit) return text;
   const head = Math.floor(limit * 0.6);
@@ -171,7 +171,9 @@ export interface CopyBudget {
   nodes: number;
 }
 
-/** A copy with fewer items, shorter strings and less depth; undefined when the budget is exhausted. */
+/**
+ * A copy with fewer items, shorter strings and less depth; undefined when the budget is exhausted, or beyond the depth.
+ */
 export function copyBounded(
   value: unknown,
   bounds: { string: number; json_depth: number; json_items: number },

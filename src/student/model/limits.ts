@@ -7,7 +7,10 @@ export const GOLDEN_RUNS_MIN = 12;
  * says otherwise.
  */
 export const STUDENT_CORE = {
-  /** A step: the total of all its sources, the largest text, and each other text. */
+  /**
+   * Lengths in a step: of its task, words, calls and results together; of the task; of each text of the user's later
+   * words; of the prompt's changing lines; of a result; of a call's input; and of one text within JSON.
+   */
   step: 14_000,
   task: 3_000,
   said: 1_500,
@@ -55,34 +58,41 @@ export const STUDENT_CORE = {
   scope_depth: 200,
   /** Longest result that is read as JSON. Of a longer result, only the beginning and the end are read, as text. */
   json_parsed: 49_152,
+  /** Of the copies of results and inputs: maximum depth, elements of a list, and values of all copies together. */
   json_depth: 8,
   json_items: 40,
   json_nodes: 400,
   /**
-   * Maximum number of earlier messages that are read, of calls among them that are remembered, and of earlier results
-   * of one tool.
+   * Maximum number of last messages that are read, of calls (and of results) among them that are remembered, and of
+   * results of one tool beside its latest.
    */
   messages_back: 48,
   calls_back: 64,
   results_back: 3,
+  /** Maximum number of marks of a step, without those of lists and of the system prompt's numbers. */
   marks: 480,
   /** Maximum number of marks of lists, beside the others. */
   list_marks: 120,
+  /** Maximum number of words of one text that are marked. */
   words_marked: 160,
   /**
-   * An answer: characters of its text, and of each call's input as JSON; number of calls; number of values in an input.
+   * An answer: characters of its texts and of its calls' inputs as JSON, together; number of calls; number of values in
+   * an input.
    */
   answer: 12_000,
   answer_calls: 8,
   answer_values: 200,
-  /** Learning: steps and agents of one model, wordings of one answer, decisive marks (dimensions of the vector). */
+  /** Learning: maximum number of steps, and of stages of all agents together. */
   steps: 100_000,
   groups: 2_000,
+  /** Of one stage: steps, steps from which templates are made, classes of answers, dimensions of the vector. */
   group_steps: 2_000,
   examples: 240,
   classes: 64,
   dimensions: 128,
+  /** Rules of one slot that agree. A slot whose rules only together cover all golden steps may have twice as many. */
   rules: 6,
+  /** Prototypes of one stage, and prototypes that are searched for a step. */
   prototypes: 1_000,
   neighbours: 12,
 } as const;

@@ -8,7 +8,10 @@ import { digitsOf } from '../../std/exact-json.ts';
 import { hashString, isObject, isPrimitive, type Primitive } from './json-values.ts';
 import { STUDENT_CORE } from './limits.ts';
 
-/** Maximum number of lists of one result, of elements and fields that are read, and of values of a state. */
+/**
+ * Maximum number of lists of one result, depth of a list, number of elements and fields that are read, and number and
+ * length of the values of a state.
+ */
 const LISTS = 4;
 const DEPTH = 3;
 const ELEMENTS = 24;
@@ -135,7 +138,9 @@ function formOf(value: Primitive): string {
     .slice(0, FORM_CHARACTERS);
 }
 
-/** Whether a call named an element: by its own value, or by the first of its fields that looks like a name or an id. */
+/**
+ * Whether a call named an element: by its own value, or by one of its first two fields that look like a name or an id.
+ */
 function namesElement(item: unknown, called: ReadonlySet<string>): boolean {
   if (isPrimitive(item)) return called.has(plain(item));
   return fieldsOf(item)

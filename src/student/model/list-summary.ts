@@ -21,7 +21,7 @@ export type ListSummary =
 
 /**
  * Computes a summary of a list.
- * @returns undefined when an element lacks the field, or the list is empty
+ * @returns undefined when a covered element lacks the field, a sum is too large, or there is no element to join
  */
 export function summarizeList(items: readonly unknown[], summary: ListSummary): string | number | undefined {
   const { filter } = summary;
@@ -146,7 +146,7 @@ function listKeys(items: readonly unknown[]): (string | null)[] {
   return isObject(first) ? Object.keys(first).slice(0, FIELDS) : [null];
 }
 
-/** Field values that some elements have and others do not. */
+/** Filters by field values, for fields with at most four different values that are short and have no digit. */
 export function listFilters(items: readonly unknown[], keys: readonly (string | null)[]): ListFilter[] {
   const filters: ListFilter[] = [];
   for (const key of keys) {

@@ -123,7 +123,7 @@ const serviceMeasures = z.object({
   asked: count,
   requests: count,
   failed: count,
-  /** Steps that could not be translated for it, by the untranslatable part; absent in older manifests. */
+  /** Steps that could not be translated for the service, by the untranslatable part; absent in older manifests. */
   untold: z.record(z.string().max(100), count).optional(),
   /** Steps for which the service gave answers that did not agree. */
   disagreed: count,
@@ -158,8 +158,9 @@ const kind = z.object({
    */
   seen_runs: count.optional(),
   needed_runs: count.optional(),
-  /** Confidence that the error rate is at most the target. */
+  /** Confidence of the test that decided whether the kind is served. */
   confidence: share,
+  /** Upper bound on the error rate at this confidence. */
   error_at_most: share,
 });
 
@@ -219,11 +220,12 @@ const manifest = z.object({
     agents: z.array(agent).max(MANIFEST_AGENTS).optional(),
   }),
   measured,
-  /** The runs that it was taught. */
+  /** The runs from which it was made. */
   golden: z.object({
+    /** Golden runs in the database. */
     runs: count,
+    /** Runs and steps that the student was taught. */
     teaching_runs: count,
-    /** Steps taught. */
     steps: count,
     /**
      * Runs whose hash is below this share of all hashes are held out. By this value a later round recognizes these

@@ -11,6 +11,7 @@ const LINES = 120;
 /**
  * Finds the line that a source names, or a line near it.
  * @param nth line after the named one; negative: before it
+ * @returns undefined when the source names no line, or there is no such line
  */
 export function findNamedLine(
   text: string,

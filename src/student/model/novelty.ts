@@ -12,7 +12,7 @@ import { MARK } from './step-marks.ts';
 interface PlaceMemory {
   kind: number;
   place: number;
-  /** Values seen; empty when each run has different values. */
+  /** Values seen; empty when a new value is hardly a surprise, or there are more than {@link STATES} values. */
   values: number[];
   /** How surprising a new value is, 0 … 1. */
   surprise: number;
@@ -25,9 +25,9 @@ interface WordMemory {
   kind: number;
   place: number;
   words: number[];
-  /** Largest share of words in one golden run that no other golden run has. */
+  /** Largest share of words in one golden step that no other golden run has. */
   share: number;
-  /** How surprising a single new word is, 0 … 1; small when most golden runs had words that no other run had. */
+  /** How surprising a single new word is, 0 … 1; small when most golden steps had words that no other run had. */
   surprise: number;
 }
 
@@ -63,7 +63,10 @@ const MONTHS: ReadonlySet<number> = new Set(
     .split(' ')
     .map((name) => hashString(name)),
 );
-/** Share of the golden runs, and minimum number of them, whose new words in results show that such words are usual. */
+/**
+ * Share of the golden runs, and minimum number of them, whose new words in results show that such words are usual; and
+ * the largest surprise that counts as usual.
+ */
 const USUAL = { share: 0.1, runs: 4, most: 0.95 } as const;
 /** Weight of a surprise, by kind. Earlier results count less than the results that this step answers. */
 const KIND_WEIGHT: Record<number, number> = {
@@ -225,7 +228,7 @@ function measureWords(
   return { share: largest, surprise: SINGLE_WORD * (1 - (withSingles + 1) / (count + 1)) };
 }
 
-/** Queries what is new. One per group; built from the memory. */
+/** Queries what is new in a step. One for each stage, made from its memory. */
 export class NoveltyIndex {
   readonly #places = new Map<number, { surprise: number; values: Set<number> }>();
   readonly #words = new Map<number, KnownWords>();

@@ -56,7 +56,8 @@ interface Column {
 }
 
 /**
- * Finds places that are worth comparing: those whose numbers are of similar size.
+ * Finds pairs of places that are worth comparing: their numbers are of similar size. Either their order is the same in
+ * enough steps, or at least two orders occur in several steps each.
  * @param isCompared whether larger and smaller mean something at a place
  * @returns relations with their order in each step; 2: a number is missing
  */

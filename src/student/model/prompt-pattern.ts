@@ -15,6 +15,7 @@ import { isNameLike, isPlainValue, isWord, type PromptToken, splitTokens } from 
 const COMPARED = 100;
 /** A value with more words is prose. */
 const VALUE_WORDS = 8;
+/** A place whose values have more different forms is not the place of a value. */
 const VALUE_FORMS = 32;
 /**
  * Minimum number of different values that establish a kind. A smaller number of names may be a closed set of choices.
@@ -66,7 +67,9 @@ export function isAlike(a: readonly PromptToken[], b: readonly PromptToken[]): b
   });
 }
 
-/** The share of sentences of two prompts that are equal, or differ only in values. */
+/**
+ * The share of sentences of two prompts that are equal, or differ only in values; 0 if it is certainly below a half.
+ */
 export function shareOfAlike(first: PromptText, second: PromptText): number {
   const [a, b] = [sentencesOf(first), sentencesOf(second)];
   const both = [...a.keys()].filter((hash) => b.has(hash)).length;

@@ -18,10 +18,14 @@ const DAYS_AND_MONTHS = new Set(
     .map((word) => hashString(word)),
 );
 
+/** A sentence or a line of a prompt. */
 export interface Sentence {
+  /** Hash of its words, in which numbers, days and months are all the same. */
   hash: number;
+  /** Indexes of its first character and of the sign or line break at its end. */
   start: number;
   end: number;
+  /** Whether a word was levelled: a number, a day or a month. */
   isChanging: boolean;
   /**
    * Whether the sentence contains a path or an address, which may differ between runs although no word was

@@ -1,7 +1,7 @@
 /**
  * What an agent's golden prompts have in common: their sentences, in order, and the places where values changed. A
  * prompt that does not fit belongs to another agent. This file has the plain data of a template and the check of a live
- * prompt. Pure; the student's thread. `prompt-template-fit.ts` makes a template.
+ * prompt. Pure; teaching and the student's thread. `prompt-template-fit.ts` makes a template.
  */
 
 import { forbidsSomething, isCommonWord, isCompanyWord } from './common-words.ts';
@@ -20,8 +20,8 @@ export interface PromptSpan {
   /** Characters of the longest word. */
   longest: number;
   /**
-   * Hash of the date that all golden prompts had at this place; absent: the place holds no date. Any other date must be
-   * the day of the request.
+   * Hash of the date at this place that was the day of the request in the golden prompts; absent: the place has other
+   * values. Any other date must be the day of the live request.
    */
   today?: number;
 }
@@ -31,14 +31,14 @@ export type PatternPart = number | PromptSpan;
 
 /** One sentence of a template. */
 export interface TemplateSentence {
-  /** Hash of a sentence without values. */
+  /** Hash of a sentence without values; absent: `parts` has its words and the places of its values. */
   hash?: number;
   parts?: PatternPart[];
-  /** Index among the sentences that every golden prompt had once, in one order; absent: another sentence. */
+  /** Index among the sentences that nearly every golden prompt had once, in one order; absent: another sentence. */
   anchor?: number;
   /** For a sentence without `anchor`: the possible numbers of anchors before it. */
   gaps?: number[];
-  /** Set if every golden prompt had the sentence. */
+  /** Set if nearly every golden prompt had the sentence. A prompt of the agent must have it. */
   needed?: true;
   /** Maximum number of occurrences in one prompt. */
   most: number;
@@ -55,7 +55,7 @@ export interface PromptTemplate {
 interface PromptMisfit {
   /** Sentences that no golden prompt had at that position: index of the block, index of the sentence in it. */
   unknown: [block: number, sentence: number][];
-  /** Number of sentences that every golden prompt had, and this one lacks. */
+  /** Number of sentences that a prompt of the agent must have, and this one lacks. */
   missing: number;
 }
 

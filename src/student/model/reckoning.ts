@@ -7,14 +7,17 @@
 import { findDurations, minutesBetween, shiftMoment } from './day-words.ts';
 import { amountOf, isObject, type Primitive } from './json-values.ts';
 
-/** Moves a day, a time or a number by the same amount in all golden steps, or by a value of the step. */
+/** How a value is computed from a day, a time or a number. */
 export type Reckoning =
+  /** Moves a day or a time by the same minutes in every step. */
   | { op: 'shift'; minutes: number }
-  /** By the duration that a text names. */
+  /** Moves a day or a time by the duration that a text names. */
   | { op: 'lasting'; in: string; nth: number; sign: 1 | -1 }
-  /** By the minutes at another place. */
+  /** Moves a day or a time by the minutes at another place. */
   | { op: 'minutes'; from: string; path: string[] }
+  /** Adds the same number in every step. */
   | { op: 'count'; by: number }
+  /** Combines a number with the number at another place. */
   | { op: 'plus' | 'minus' | 'times'; from: string; path: string[] };
 
 /** The parts of a step's context that the second value comes from. */
@@ -74,10 +77,11 @@ function amountAt(context: ReckoningContext, { from, path }: { from: string; pat
   return amountOf(at);
 }
 
+/** Maximum number of numbers, and depth of a number. */
 const AMOUNTS = 24;
 const DEPTH = 3;
 
-/** Numbers of the step outside lists, with their places. */
+/** Numbers in the step's results and calls, outside lists, with their places. */
 export function listAmounts({ step }: ReckoningContext): { from: string; path: string[]; amount: number }[] {
   const found: { from: string; path: string[]; amount: number }[] = [];
   const visit = (from: string, at: unknown, path: string[]): void => {

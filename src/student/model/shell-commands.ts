@@ -77,7 +77,10 @@ export function isShell(tool: string): boolean {
   return SHELLS.test(tool);
 }
 
-/** @returns null for a call of no shell, and for a command that is more than a pipeline of plain words */
+/**
+ * Reads the command of a shell's call.
+ * @returns null for another tool, and for a command that is more than a pipeline of plain words, or too long
+ */
 export function readShellCommand({ name, input }: CallBlock): ShellCommand | null {
   if (!isShell(name) || !isObject(input)) return null;
   const key = COMMAND_KEYS.find((each) => typeof input[each] === 'string');
@@ -142,7 +145,9 @@ function isLooking(words: readonly string[]): boolean {
   return subcommand !== undefined && LOOKING_SUBCOMMANDS[program]?.includes(subcommand) === true;
 }
 
-/** Whether two commands look with the same programs, one of them at less than the other: `df` and `df /`. */
+/**
+ * Whether two commands only look, and one has all operands of the other: `df` and `df /`. The programs are not compared.
+ */
 export function isWiderLook(a: CallBlock, b: CallBlock): boolean {
   if (!isShellLook(a) || !isShellLook(b)) return false;
   const [own, other] = [listOperands(a), listOperands(b)];

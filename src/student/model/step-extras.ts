@@ -76,7 +76,10 @@ function hasUnknownType(key: string, value: unknown): boolean {
   return known !== undefined && !(isObject(value) && known.includes(value.type));
 }
 
-/** A hash of model, tools, settings, tool choice, thinking and response schema. */
+/**
+ * A hash of model, tools, betas, settings, tool choice, thinking, response schema and origin. Settings with the API's
+ * default value do not count, nor do cache points of tools, nor dates in descriptions that name the day of the request.
+ */
 export function fingerprintScope(
   request: NormalRequest,
   extras: StepExtras,

@@ -36,7 +36,7 @@ export const MARK = {
   shared: 15,
 } as const;
 
-/** An earlier call whose result is in the conversation. */
+/** An earlier call in the conversation. */
 export interface PastCall {
   id: string;
   name: string;
@@ -168,7 +168,8 @@ export class StepMarks {
   }
 
   /**
-   * Marks lines as a whole, with numbers levelled. A line is more informative than its separate words.
+   * Marks the first sentences and lines as a whole, with numbers levelled. A line is more informative than its separate
+   * words.
    */
   markLines(place: number, text: string): void {
     let lines = 0;
@@ -177,6 +178,11 @@ export class StepMarks {
     });
   }
 
+  /**
+   * Marks the values of a result or of a call's input.
+   * @param isFresh whether the step answers this result
+   * @param place the place of `value`
+   */
   markJson(isFresh: boolean, name: string, place: number, value: unknown, depth: number): void {
     const kind = isFresh ? MARK.fresh : MARK.earlier;
     if (Array.isArray(value)) {

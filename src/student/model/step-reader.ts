@@ -20,10 +20,11 @@ import { MARK, type PastCall, type PastResult, StepMarks } from './step-marks.ts
 export interface StepSource {
   /**
    * `task`: the user's first words; `said`: the user's latest words, if different; `said#1`: all words between them;
-   * `system`: the changing lines of the system prompt; `result:NAME`, `call:NAME`: latest result of the tool, and input
-   * of its latest call; with `#1` the previous one, and so on. `results:NAME`: all results of a tool that was called
-   * several times at once. `links:NAME`: the links of a page that the step answers. `progress`: how often each tool was called since
-   * each result, and under `task` how many of all its calls succeeded.
+   * `system`: the changing lines of the system prompt, and the current day as tools tell it; `result:NAME`, `call:NAME`:
+   * latest result of the tool, and input of its latest call; with `#1` the previous one, and so on. `beside result:NAME`:
+   * the text around the JSON of a result. `results:NAME`: all results of a tool that was called several times at once.
+   * `links:NAME`: the links of a page that the step answers. `progress`: how often each tool was called since each
+   * result, and under `task` how many of all its calls succeeded.
    */
   name: string;
   /** Text for prose, otherwise a bounded copy of the JSON. */

@@ -15,9 +15,9 @@ import { StepMarks } from './step-marks.ts';
 import { StepReader, type StepSource } from './step-reader.ts';
 import { ToolDates } from './tool-dates.ts';
 
-/** Plain JSON, at most about 16 KB beside the prompt. */
+/** A step as the student sees it. Plain JSON; STUDENT_CORE bounds all of its parts. */
 export interface StepDigest {
-  /** A hash of model, tools, settings, tool choice, thinking and response schema. */
+  /** A hash of all that an agent sends unchanged with every step, as `fingerprintScope` makes it. */
   scope: string;
   /**
    * The address at which the request arrived, as `nameOrigin` names it; only for display; absent: the default upstream.
@@ -33,7 +33,8 @@ export interface StepDigest {
    */
   values?: number[];
   /**
-   * What the step responds to: `task`, `said` (the user's words), or `NAME NAME!` for results; `!` marks a failed call.
+   * What the step responds to: `task`, `said` (the user's words), or `NAME NAME!` for results; `!` marks failed calls, and
+   * `×` several calls of one tool.
    */
   stage: string;
   /** API rules that the request breaks, as `findBreaches` names them. */

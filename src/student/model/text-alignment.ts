@@ -2,11 +2,11 @@
 
 import { isOccasional, readTokens } from './text-tokens.ts';
 
-/** Words and signs of a text, each with the white space before it. */
+/** A word or a sign of a text. */
 export interface Piece {
   text: string;
   key: string;
-  /** The piece with the white space before it. */
+  /** The white space before the piece. */
   space: string;
   isOccasional: boolean;
 }
@@ -14,7 +14,10 @@ export interface Piece {
 /** Maximum number of pieces of a compared text, because alignment takes quadratic time. */
 export const TEXT_PIECES = 400;
 
-/** Divides a text into pieces; null for a text with more than TEXT_PIECES. */
+/**
+ * Divides a text into pieces, the last of which is empty and has the white space at the end; null for more than
+ * TEXT_PIECES.
+ */
 export function readPieces(text: string): Piece[] | null {
   const tokens = readTokens(text, TEXT_PIECES + 1);
   if (tokens.length > TEXT_PIECES) return null;
