@@ -1,6 +1,7 @@
 /**
  * Decodes the content codings of a stored body, up to a bounded size. Pure apart from node:zlib; runs where stored
- * copies are read (capture process, command line), never on a server thread.
+ * copies are read (capture process, capture reader, command line) and on the student's thread, never on a server
+ * thread.
  *
  * The stored headers are as received, but the stored body may already be decoded (redaction works on decoded bodies).
  * So the header is a hint: a body that does not decode but reads as text is used unchanged, and a body that begins with

@@ -217,7 +217,7 @@ function findLastAnswer(messages: readonly TurnMessage[]): [from: number, to: nu
   return [from, to];
 }
 
-/** Some coding agents begin with a line whose checksum changes from request to request. */
+/** Leaves out the billing line with which some coding agents begin: its checksum changes from request to request. */
 function leaveOutBilling(blocks: readonly string[]): readonly string[] {
   const isBilling = (block: string): boolean => block.startsWith('x-anthropic-billing-header');
   return blocks.some(isBilling) ? blocks.filter((block) => !isBilling(block)) : blocks;

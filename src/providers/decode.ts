@@ -27,7 +27,7 @@ export interface DecodedExchange extends ExchangeEntry, Omit<Conversation, 'pref
   findSideCall: (offersTools: boolean) => SideKind | null;
   /** The shape shown by the bodies when the path shows none, otherwise null. */
   told_shape: ApiShape | null;
-  /** Whether the answer's stream was interrupted or ended with an error. */
+  /** Whether the answer is or contains an error, is cut off, or is a stream without a stop word. */
   broke_off: boolean;
   /** False for an embedding, which uses InvokeModel's path and is not a turn. */
   is_turn: boolean;

@@ -3,7 +3,7 @@ import type { ApiShape, TokenUsage } from '../domain/exchange.ts';
 import { leaveOutCache } from './usage-counts.ts';
 import { WIRES } from './wires.ts';
 
-/** @returns the counts of a turn, with an input that excludes cached tokens */
+/** Converts the counts of a turn so that the input excludes cached tokens; counts without a shape stay as they are. */
 export function readFreshUsage(shape: ApiShape | null, usage: TokenUsage): TokenUsage {
   return shape !== null && WIRES[shape].usage.includes_cache ? leaveOutCache(usage) : usage;
 }

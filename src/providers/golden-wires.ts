@@ -1,4 +1,4 @@
-/** The wires whose runs can be golden, and the stop words of their turns. Pure; any thread. */
+/** Which wires can have golden runs, and which stop words say that a turn ended by itself. Pure; any thread. */
 
 import type { GoldenWires } from '../domain/golden.ts';
 import { normalizeStop } from './wire.ts';

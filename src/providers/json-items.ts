@@ -1,6 +1,6 @@
 /**
  * Finds the items of the list in which a request body holds its conversation, by their places in the body. Nothing else
- * of the body is read. Pure; capture process, student's thread, command line.
+ * of the body is read. Pure; capture process with its sealing thread, command line.
  */
 
 /** The list of a body: where it is, and where its items end. */
@@ -122,7 +122,8 @@ function endOfValue(body: Buffer, from: number): number {
 
 /**
  * Finds the end of a string.
- * @param from offset of the opening quote @returns the offset after the closing one; more than the body's length without one
+ * @param from offset of the opening quote
+ * @returns the offset after the closing quote; more than the body's length without one
  */
 function endOfString(body: Buffer, from: number): number {
   let at = from + 1;

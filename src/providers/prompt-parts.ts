@@ -43,7 +43,10 @@ export interface Prompt {
   is_continued: boolean;
 }
 
-/** @returns the prompt of a stored request; null when it is not a turn or its body cannot be read */
+/**
+ * Reads the prompt of a stored request.
+ * @returns null without a shape, and when the copy is truncated or the body cannot be read
+ */
 export function readPrompt(stored: StoredExchange): Prompt | null {
   const { shape } = stored;
   if (shape === null || stored.truncated) return null;

@@ -1,10 +1,11 @@
 /**
  * Conversations that were fingerprinted recently. An agent's next request repeats its conversation and adds a little,
  * so the hash continues from the end of the previous request, and only the new messages are hashed. Comparing texts
- * takes a tenth of the time of hashing them. Used by conversation.ts. Capture process, student's thread, command line.
- * Bounds: REMEMBERED_CHARS characters in all; CANDIDATES conversations with the same first message. The conversation
- * that was added first is dropped first; one that continues is added again. Conversations shorter than SHORT_CHARS are not kept, because hashing them takes
- * little time, nor are those longer than a quarter of REMEMBERED_CHARS.
+ * takes a tenth of the time of hashing them. Used by conversation.ts. Capture process with its sealing thread, capture
+ * reader, command line. Bounds: REMEMBERED_CHARS characters in all; CANDIDATES conversations with the same first
+ * message. The conversation that was added first is dropped first; one that continues is added again. Conversations
+ * shorter than SHORT_CHARS are not kept, because hashing them takes little time, nor are those longer than a quarter of
+ * REMEMBERED_CHARS.
  */
 import type { TurnBlock, TurnMessage } from '../domain/turn.ts';
 
@@ -55,7 +56,7 @@ export class RememberedConversations {
   #chars = 0;
 
   /**
-   * The longest beginning of a conversation that was hashed before; null without any.
+   * Finds the longest beginning of a conversation that was hashed before; null without any.
    * @param key distinguishes conversations with another beginning or another kind of hash
    * @param most messages that may be skipped
    */

@@ -1,12 +1,13 @@
 /**
  * Requests that were read recently. An agent's next request begins with the bytes of its previous one, so only the
  * bytes after this common part are parsed. The items of the conversation within it are taken from the previous request.
- * The storage knows how many bytes two requests share. Used by normal-turn.ts. Capture process, student's thread,
+ * The storage knows how many bytes two requests share. Used by normal-turn.ts. Capture process with its sealing thread,
  * command line.
  *
  * The result is what `JSON.parse` gives for the whole body. Several requests share its items, so a reader must not
  * change them. Bounds: REMEMBERED_BYTES of bodies; beyond that, the request that was used least recently is dropped.
- * Requests shorter than SHORT_BYTES are not kept, because reading them takes little time.
+ * Requests shorter than SHORT_BYTES are not kept, because reading them takes little time, nor are those longer than a
+ * quarter of REMEMBERED_BYTES.
  */
 import { LinkedMap } from '../std/linked-map.ts';
 import { findEnds, findItems } from './json-items.ts';

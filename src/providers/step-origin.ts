@@ -1,5 +1,5 @@
 /**
- * The origin of a step, as one word: where the step arrived and which upstream answers it. The origin is part of an
+ * The origin of a step, as a short text: where the step arrived and which upstream answers it. The origin is part of an
  * agent variant's identity, so that what was learned from one upstream is never used for another. A live request and
  * its captured copy have the same origin. Pure; server threads, command line, capture reader.
  */

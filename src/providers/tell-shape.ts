@@ -19,8 +19,9 @@ const TOLD_BYTES = 8 << 20;
 
 /**
  * The wire format that both bodies show.
- * @param exchange a stored copy without a shape; only POST requests are examined
- * @returns null if the bodies show none or disagree
+ * @param exchange a stored copy without a shape
+ * @returns null if the bodies show none or disagree; also for an answer other than 2xx, a truncated copy, large or
+ * unreadable bodies, and paths of requests that only resemble turns
  */
 export function tellShape(exchange: StoredExchange): ApiShape | null {
   const { path, status, request_body, response_body, request_headers, truncated } = exchange;

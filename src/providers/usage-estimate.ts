@@ -43,7 +43,7 @@ function countTokens(value: unknown): number {
     else if (Array.isArray(value)) for (const item of value) open.push(item);
     else if (typeof value === 'object' && value !== null && digitsOf(value) === null) {
       const block = value as Record<string, unknown>;
-      if (block.type === 'image') images++;
+      if (block.type === 'image' || (block.type === 'media' && block.kind === 'image')) images++;
       else for (const item of Object.values(block)) open.push(item);
     } else if (value !== null && value !== undefined) bytes += digitsOf(value)?.length ?? MESSAGE_TOKENS;
   }

@@ -69,7 +69,9 @@ interface WireUsage {
  * How a wire's requests are cached. A field is a path of names with dots; the first one that a request has is read.
  */
 export interface PromptLayout {
-  /** `marked`: the provider caches up to the request's cache points. `automatic`: it caches the whole prompt unasked. */
+  /**
+   * `marked`: the provider caches up to the request's cache points. `automatic`: it caches the whole prompt unasked.
+   */
   caching: 'marked' | 'automatic';
   tools: readonly string[];
   system: readonly string[];
@@ -92,6 +94,7 @@ interface ServedForm {
   beta_header: string;
 }
 
+/** A wire format with everything that depends on it. */
 export interface Wire<S extends ApiShape = ApiShape> {
   readonly shape: S;
   readonly paths: WirePaths;
@@ -106,15 +109,15 @@ export interface Wire<S extends ApiShape = ApiShape> {
   readonly usage: WireUsage;
   /** How the provider caches the prompt. */
   readonly prompt: PromptLayout;
-  /** Whether the ids of its tool calls come from the provider. Otherwise clients make up their own. */
+  /** Whether the ids of tool calls come from the provider. Otherwise clients make up their own. */
   readonly has_call_ids: boolean;
-  /** Name of its operation in OpenTelemetry's GenAI conventions. */
+  /** Name of the operation in OpenTelemetry's GenAI conventions. */
   readonly span_operation: 'chat' | 'generate_content' | 'text_completion';
   /** The kind of a coding agent's side call; null for a call of the work itself. */
   findSideCall(request: NormalRequest, offersTools: boolean): SideKind | null;
   /** Whether runs of such turns can be golden. */
   readonly can_be_golden: boolean;
-  /** null when no student answers its steps. */
+  /** What the student needs to answer steps of this wire; null: no student answers them. */
   readonly served: S extends RelegationWire ? ServedForm : null;
 }
 

@@ -289,6 +289,28 @@ describe('decodeExchange', () => {
     });
   });
 
+  it('estimates an image in a request as an image, however many bytes it has', () => {
+    const inputOf = (image: string): number | null => {
+      const content = [
+        { type: 'text', text: 'what is this?' },
+        { type: 'image_url', image_url: { url: `data:image/png;base64,${image}` } },
+      ];
+      const entry = decodeExchange(
+        stored('chat_completions', {
+          request_body: json({ model: 'm', stream: true, messages: [{ role: 'user', content }] }),
+          response_headers: ['Content-Type', 'text/event-stream'],
+          response_body: sse({ choices: [{ index: 0, delta: { content: 'a cat' }, finish_reason: 'stop' }] }),
+        }),
+      );
+      expect(entry.usage.estimated).toBe(true);
+      return entry.usage.input_tokens;
+    };
+    const small = inputOf('AAAA');
+    expect(small).toBeGreaterThan(1_000);
+    expect(small).toBeLessThan(1_100);
+    expect(inputOf('A'.repeat(400_000))).toBe(small);
+  });
+
   it('reads a responses stream cut off before its last event', () => {
     const body = sse(
       { type: 'response.created', response: { id: 'resp_1', model: 'gpt', status: 'in_progress' } },

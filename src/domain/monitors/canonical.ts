@@ -1,6 +1,7 @@
 /**
- * Decides whether two calls, or two results, are the same. The hashes ignore the order of JSON keys, white space,
- * times and addresses. The work is bounded for texts of any length. Pure; any thread.
+ * Decides whether two calls, or two results, are the same, by hashes. Calls may differ in the order of JSON keys and in
+ * white space, results in white space and, unless they are long, in times and addresses. The work is bounded for texts of
+ * any length. Pure; any thread.
  */
 
 import { digitsOf, isRawNumber, numberName, parseUnrounded } from '../../std/exact-json.ts';
@@ -10,7 +11,10 @@ import { hashText, mixHash } from './words.ts';
 const PARSED_CHARACTERS = 32_768;
 /** Values nested deeper than this count as equal; the arguments of real calls are not nested that deep. */
 const CANONICAL_DEPTH = 24;
-/** Of a longer text, this many characters are hashed at its beginning, at its end, and as samples between them. */
+/**
+ * Of a text that is more than three times as long, about this many characters are hashed at its beginning, at its end,
+ * and as samples between them.
+ */
 const SAMPLED_CHARACTERS = 8_192;
 
 /** The parsed input, or undefined if it is not a JSON object or list. */
@@ -112,7 +116,7 @@ export function hashLoosely(text: string): number {
 const CHANGING =
   /\b\d{1,2}:\d{2}(?::\d{2})?(?:[.,]\d{1,9})?\b|\b\d+(?:\.\d+)? ?(?:ms|s|secs?|seconds?|minutes?)\b|\b0x[0-9a-f]+\b|\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b/gi;
 
-/** Hash of a result without the parts that always change. */
+/** Hash of a result without the parts that always change; a result longer than SAMPLED_CHARACTERS keeps these parts. */
 export function hashOutcome(observation: string): number {
   if (observation.length > SAMPLED_CHARACTERS) return hashLoosely(observation);
   return hashLoosely(mayChange(observation) ? observation.replace(CHANGING, '#') : observation);
@@ -150,8 +154,7 @@ function isDigit(code: number): boolean {
 }
 
 /**
- * Hash of the line that names a failure, without numbers and quoted names, so that a repeated mistake has the same
- * hash.
+ * Hash of the line that names a failure, with all numbers alike, so that a repeated mistake has the same hash.
  */
 export function hashFailure(line: string): number {
   return hashText(line.slice(0, 200).toLowerCase().replace(/\d+/g, '0').replace(/\s+/g, ' ').trim(), 8);

@@ -10,8 +10,8 @@
  *  - `unmade`: it says that it has changed something (fixed, updated, booked), but no call of the run has changed
  *    anything.
  *  - `invented`: a failing call names a placeholder (`path_to_file`, `your_token`) as if it existed.
- *  - `missing`: it says that something was found, downloaded or provided, but the last result on the same
- *    matter says that there is nothing.
+ *  - `missing`: it says that something was found, downloaded or provided, but the last result, on the same matter,
+ *    says that there is nothing, is empty, or is a lookup that failed.
  *  - `part`: it uses three or more items of a list, although the result said that the list is incomplete.
  *  - `reversal`: it says nearly the same sentence as shortly before with the opposite meaning, without a new
  *    result in between.
@@ -58,7 +58,7 @@ function countTakenUp(step: StepFeatures, memory: RunMemory): number {
   return count;
 }
 
-/** Counts the calls that only look and the calls that may have changed something. */
+/** Counts the step in the memory: as a call that only looks, or as one that may have changed something. */
 function countWork(step: StepFeatures, memory: RunMemory): void {
   const { counters } = memory;
   if (step.has(FLAG.acts) && !step.has(FLAG.speaks | FLAG.final | FLAG.recaps)) {

@@ -27,7 +27,7 @@ const REDONE_SCORES = [0, 0.1, 0.3, 0.55, 0.65, 0.75, 0.85] as const;
 /** Minimum share of repeated calls among the calls since the summary. */
 const REDONE_SHARE = 0.6;
 
-/** Whether the call was made before the last summary, among the calls remembered. */
+/** Finds a call among the remembered calls before the last summary: the newest one's `step_index`; −1 without one. */
 function findBefore(memory: RunMemory, call: number, sinceSummary: number): number {
   if (call === 0) return -1;
   for (let ago = sinceSummary + 1; ago <= memory.callCount; ago++)

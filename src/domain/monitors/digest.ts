@@ -1,7 +1,7 @@
 /**
  * Reduces a step, which may contain megabytes of text, to its digest: a small, bounded record of what the monitors
  * need. The run actor journals digests, never steps, and the monitors read only digests, so a replay gives the same
- * scores. Pure; runs on server threads.
+ * scores. Pure; server threads for reported steps, and any thread that runs the monitors over steps.
  *
  * Only the beginning and the end of each text are read; the middle of a longer text is only sampled for
  * hashes.
@@ -59,7 +59,7 @@ export interface TaskContext {
   task_profile: string;
 }
 
-/** Plain data that msgpack can encode, at most about 2 KB. Only the monitors use its content. */
+/** The digest of a step. Plain data that msgpack can encode, at most about 2 KB. Only the monitors use its content. */
 export interface StepDigest {
   step_index: number;
   /** Short and without control characters, because interventions quote it. */

@@ -59,7 +59,7 @@ export const FLAG = {
   enumerates: 1 << 10,
   /** It summarizes the work so far, or continues from such a summary. */
   recaps: 1 << 11,
-  /** Its own words contain a negation. */
+  /** Its own words contain an odd number of negations. */
   negates: 1 << 12,
   /** Its input is an instruction or a message in prose, not a command or arguments. */
   prose: 1 << 13,
@@ -79,7 +79,7 @@ export const FLAG = {
   shows_state: 1 << 20,
   /** It changes something that is hard to undo. */
   irreversible: 1 << 21,
-  /** It had no result at all. */
+  /** Its result is known to be empty. */
   silent: 1 << 22,
   /** It speaks to a person. */
   speaks: 1 << 23,
@@ -87,9 +87,9 @@ export const FLAG = {
   edits: 1 << 24,
   /** It runs a program that does more than look around or clean up. */
   runs: 1 << 25,
-  /** It says, in words or by submitting a result, that the agent has changed something. */
+  /** It says, to a person, in a submitted result or without a call, that the agent has changed something. */
   claims_change: 1 << 26,
-  /** It failed, and it names a placeholder: an invented path or name. */
+  /** It failed or found nothing, and it names a placeholder: an invented path or name. */
   invents: 1 << 27,
   /** Its input is unknown because the sender left it out. The call then equals no other call. */
   input_unknown: 1 << 28,
@@ -118,16 +118,17 @@ export class StepSlot {
     this.thoughtSketch = new Int8Array(buffer, at + THOUGHT_SKETCH_AT, SKETCH_DIMENSIONS);
   }
 
-  /** Action and input in canonical form; 0: no call, or one whose input is unknown. */
+  /** Hash of action and input or, without a call, of the thought; 0: the input is unknown, or there is neither. */
   get call(): number {
     return this.numbers[0]!;
   }
-  /** The observation without times, durations and addresses; 0: unknown. */
+  /** Hash of the observation, see `hashOutcome`; 0: unknown. */
   get outcome(): number {
     return this.numbers[1]!;
   }
   /**
-   * Hash of the first line that names the failure, without numbers; 0: the step did not fail, or the line is unknown.
+   * Hash of the line that names the failure or says that there is nothing, without numbers; 0: the result says neither, or
+   * is unknown.
    */
   get failure(): number {
     return this.numbers[2]!;

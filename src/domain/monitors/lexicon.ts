@@ -19,6 +19,7 @@ export const RETRY_WORDS = hashLexicon(
   'again retry another alternative alternatively instead directly try continue',
 );
 
+/** Words that turn a sentence into its opposite. `don't` is read as `don` and `t`. */
 export const NEGATIONS = hashLexicon(
   'not no never none cannot isn doesn don didn wasn won without nothing neither',
 );

@@ -46,9 +46,11 @@ export const COUNTER = {
   names_seen: 3,
   /** Repeats before this ordinal no longer count, because the agent has changed course since. */
   course: 4,
-  /** Changes made since the last check. */
+  /** Changes of files since the last check whose results do not show the new state. */
   unchecked: 5,
-  /** Changes in total, and steps that looked something up. */
+  /**
+   * Changes in total, and steps that looked something up: lookups, checks, instructions, and calls with unknown inputs.
+   */
   changes: 6,
   reads: 7,
   /** Number of steps that summarize the work so far, and the ordinal of the last one. */
@@ -63,7 +65,7 @@ export const COUNTER = {
   on_task: 13,
   /** Ordinal + 1 of a step whose request for a check was not answered; otherwise 0. */
   open_check: 14,
-  /** Calls that may have changed something, and calls that only look. */
+  /** Calls that may have changed something; `looks` counts calls that only look. */
   works: 15,
   /** Names of the task that belong to a source that it asks for, one bit each. */
   source_names: 16,

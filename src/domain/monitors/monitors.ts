@@ -1,6 +1,6 @@
 /**
  * The six monitors over one run, step by step: `advanceMonitors` computes the state and the scores after a
- * step from the state before it and the step's digest. The state is bounded, each step has the same cost, and
+ * step from the state before it and the step's digest. The state has a fixed size, the cost of a step is bounded, and
  * replay gives the same result. Pure; any thread.
  *
  * The monitors judge steps in the order of arrival; `step_index` only names them in quotes. A late step
@@ -47,7 +47,8 @@ export function initialMonitors(task: string): MonitorsState {
 }
 
 /**
- * Rounds a score to three decimals. They are precise enough for a threshold, and give the same bytes on every machine.
+ * Limits a score to the range from 0 to 1 and rounds it to three decimals: precise enough for a threshold, and the same
+ * bytes on every machine.
  */
 function roundScore(score: number): number {
   return Math.round(Math.min(1, Math.max(0, score)) * 1000) / 1000;

@@ -18,7 +18,7 @@ const QUICK_CHARACTERS = 512;
 const quick = Buffer.allocUnsafeSlow(QUICK_CHARACTERS + 2);
 
 /**
- * Makes the quote faster than `cleanQuote` can for other texts.
+ * Makes the quote of an ASCII text, which is faster than for other texts.
  * @param whole whether `part` is the whole text
  * @returns the result of `cleanQuote`; null: the part that would be quoted is not all ASCII, or the quote may be longer
  *   than QUICK_CHARACTERS

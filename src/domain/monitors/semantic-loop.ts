@@ -16,7 +16,7 @@
  *    labelled runs (docs/monitors.md). A loop requires at least one similar instruction.
  *  - `variation`: for commands and arguments. The same action with nearly the same input, each time without
  *    success: not found, failed, or the same result as an earlier query.
- *  - `failures`: the same failure (its first line without numbers) several times in a row, whatever the
+ *  - `failures`: the same failure (the line that names it, without numbers) several times in a row, whatever the
  *    calls.
  *  - `words`: the same long thought repeatedly, without anything new in the results.
  *  - `unmoved`: different instructions in words, each with exactly the same, long enough result.

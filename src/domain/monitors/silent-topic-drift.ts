@@ -26,6 +26,7 @@ import { COUNTER, isTaskWord, type RunMemory } from './memory.ts';
 import type { Monitor } from './monitor.ts';
 import { holdsWord, overlapOf } from './words.ts';
 
+/** Minimum number of words of a task that is judged, and of its names for the rule `opening`. */
 const TASK_WORDS_MIN = 4;
 const NAMES_MIN = 3;
 /** Number of instructions within which the names should appear. */

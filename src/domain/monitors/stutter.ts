@@ -15,7 +15,10 @@ const NOT_PROSE = /^\s*(?:[-*+•|>#]|\d+[.)]|[{}[\]<(]|\/\/|--)|[;{}|]\s*$|\|.*
 /** The pattern begins at a letter before a space, so that a long word is skipped at once. */
 const THREE_WORDS = /\p{L} +\p{L}+ +\p{L}/u;
 
-/** Whether the text is long enough for this many sentences: cheaper than examining them, and most texts are not. */
+/**
+ * Whether the text is long enough for this many sentences, and has as many ends of sentences or lines: cheaper than
+ * examining the sentences, and most texts are not.
+ */
 export function mayHoldSentences(text: string, count: number): boolean {
   if (text.length < count * SENTENCE_CHARACTERS) return false;
   let ends = 0;

@@ -2,10 +2,10 @@
  * Words of a text as hashes, and sketches of texts, which the monitors compare instead of texts. Pure; any
  * thread.
  *
- * A word is a sequence of letters and digits in lower case, cut to WORD_CHARACTERS, without its English
- * ending (-ing, -ed, -es, -s), as a 32-bit hash. In scripts without spaces, each character is a word. Texts
- * are read in one pass, character by character, so that lone surrogates, NUL and other special characters are
- * ordinary characters.
+ * A word is a sequence of letters and digits, with ASCII letters in lower case, cut to WORD_CHARACTERS, as a 32-bit
+ * hash. Its stem is the word without its English ending (-ing, -ed, -es, -s), unless it has a digit. In scripts without
+ * spaces, each character is a word. Texts are read in one pass, character by character, so that lone surrogates, NUL
+ * and other special characters are ordinary characters.
  */
 
 /** Maximum number of characters of a word that count. Further ones are ignored. */
@@ -147,7 +147,7 @@ export class WordList {
 
   /** Reads a text; replaces the previous one. */
   read(text: string): void {
-    // A text without characters has no words.
+    // A text has at most as many words as characters.
     if (text.length > this.wholes.length) {
       this.wholes = new Uint32Array(text.length * 2);
       this.stems = new Uint32Array(text.length * 2);
@@ -235,7 +235,7 @@ export class Lexicon {
   }
 }
 
-/** The lexicon of words in scripts with spaces. */
+/** Makes a lexicon of words that white space separates. */
 export function hashLexicon(words: string): Lexicon {
   return new Lexicon(words.trim().split(/\s+/).map(hashWord));
 }
@@ -274,7 +274,10 @@ export class WordMarks {
  */
 export class WordSet {
   readonly #limit: number;
-  /** If a text has many more words than the limit, further words are ignored. The estimate is still good enough. */
+  /**
+   * If a text has more than eight times as many words as the limit, further words are ignored. The estimate is still
+   * good enough.
+   */
   readonly #words: Uint16Array;
   readonly #marks = new WordMarks();
   #size = 0;
@@ -341,9 +344,9 @@ export function holdsWord(set: Uint16Array, count: number, short: number): boole
 }
 
 /**
- * The sketch: a signed random projection of a text's words and of the words' first three letters, so that the cosine of
- * two sketches estimates the cosine of the texts' word vectors, and different forms of one word are similar. Computed
- * in floats, stored as int8 with the largest component at 127. Reusable after `begin`.
+ * The sketch: a signed random projection of the words that are added, so that the cosine of two sketches estimates the
+ * cosine of the texts' word vectors. Computed in floats, stored as int8 with the largest component at 127. Reusable
+ * after `begin`.
  */
 export class Sketch {
   readonly #sums = new Float64Array(SKETCH_DIMENSIONS);
@@ -360,6 +363,7 @@ export class Sketch {
     }
   }
 
+  /** Writes the sketch; without any words, it leaves `into` as it is. */
   seal(into: Int8Array): void {
     let largest = 0;
     for (let i = 0; i < SKETCH_DIMENSIONS; i++) largest = Math.max(largest, Math.abs(this.#sums[i]!));

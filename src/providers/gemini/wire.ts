@@ -40,7 +40,6 @@ export const gemini: Wire<'gemini'> = {
     malformed_response: 'error',
   },
   usage: { includes_cache: true },
-  // Older models give no ids.
   prompt: {
     caching: 'automatic',
     tools: ['tools'],
@@ -50,6 +49,7 @@ export const gemini: Wire<'gemini'> = {
     settings: [],
     kept_by: 'cachedContent',
   },
+  // Older models give no ids.
   has_call_ids: false,
   span_operation: 'generate_content',
   findSideCall,
