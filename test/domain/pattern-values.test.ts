@@ -1,4 +1,4 @@
-/** Patterns contain no value of a run, for any run and any place of the value. */
+/** Patterns contain no value of their run: neither planted values of made-up runs, nor those of real customers. */
 
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';

@@ -50,7 +50,7 @@ describe('a sketch of a prompt', () => {
     );
   });
 
-  it('has a fixed length, is the same for the same prompt, and differs for other prompts', () => {
+  it('has a fixed length, is the same for the same prompt, and compares alike in both directions', () => {
     const blocks = fc.array(fc.string({ unit: 'binary', maxLength: 60 }), { maxLength: 5 });
     fc.assert(
       fc.property(blocks, blocks, (left, other) => {

@@ -1,4 +1,4 @@
-/** Upstreams under prefixes in the operator's notation, and every mistake in that notation. */
+/** Upstreams under prefixes in the operator's notation, and mistakes in that notation. */
 import { describe, expect, it } from 'vitest';
 import { listRouteSecrets, readUpstreamRoutes, UPSTREAM_PRESETS } from '../../src/domain/upstream-route.ts';
 

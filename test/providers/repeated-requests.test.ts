@@ -1,3 +1,4 @@
+/** Requests that begin with the bytes of an earlier one, of which only the rest is parsed. */
 import { describe, expect, it } from 'vitest';
 import { parseJson } from '../../src/providers/json-reading.ts';
 import { RepeatedRequests } from '../../src/providers/repeated-requests.ts';

@@ -1,4 +1,4 @@
-/** A student's directory: every reader always sees a complete version or none. */
+/** A student's directory: a reader sees a complete version or none, also while versions are published. */
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -147,7 +147,7 @@ describe('a student directory', () => {
     expect(existsSync(join(directory, partial))).toBe(false);
   });
 
-  it('that is damaged in any byte is refused, with the name of the file', async () => {
+  it('whose steps are damaged in any byte is refused, with the name of the file', async () => {
     const directory = makeFolder();
     const { files } = await publish(directory);
     const path = join(directory, files.steps.name);

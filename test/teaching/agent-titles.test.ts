@@ -21,7 +21,7 @@ it('titles are the first words of the first sentence', () => {
   expect(titlesOf('\n# Role\n\nYou review code,')).toBe('You review code');
 });
 
-it('titles omit words that differ between prompts', () => {
+it('titles end before the first word that differs between prompts', () => {
   expect(titlesOf('You help Ann Smith with orders.', 'You help Bob Miller with orders.')).toBe('You help');
   expect(titlesOf('Ann asks.', 'Bob asks.')).toBeUndefined();
 });

@@ -1,4 +1,4 @@
-/** A round that cannot publish ends early, with the same reason that the complete round would give. */
+/** A round that cannot publish ends early, with the reason. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { makeGoldenSteps } from '../../bench/order-agent.ts';

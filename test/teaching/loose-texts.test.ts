@@ -1,4 +1,4 @@
-/** Templates of texts that have no wording in common: the words are those of one text, the values are proven by all. */
+/** Templates of texts that have no wording in common: the words of one text, with values that the other texts prove. */
 import { describe, expect, it } from 'vitest';
 import { fillTemplate } from '../../src/student/model/answer-template.ts';
 import { StepContext } from '../../src/student/model/extraction.ts';

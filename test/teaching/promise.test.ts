@@ -1,4 +1,4 @@
-/** The student serves what calibration promises, even for runs whose ids differ much from golden ones. */
+/** The student serves as many steps as calibration promises, even of runs whose ids differ much from golden ones. */
 
 import { describe, expect, it } from 'vitest';
 import { ExactIndex } from '../../src/search/exact-index.ts';
@@ -56,9 +56,9 @@ const SCHEMES: Record<string, (i: number, random: Prng) => number | string> = {
   'random texts': (_i, random) => `K${random.below(1e6)}x${random.below(90)}`,
 };
 
-describe('the promised error rate', () => {
+describe('the promised share of served steps', () => {
   for (const [name, idOf] of Object.entries(SCHEMES))
-    it(`holds in each of 20 trials with ${name}`, { tags: 'long' }, () => {
+    it(`holds in each of 20 trials with ids that are ${name}`, { tags: 'long' }, () => {
       const trials = Array.from({ length: 20 }, (_, trial) => {
         const random = createPrng(trial + 1);
         const golden = Array.from({ length: 30 }, (_, i) => makeRun(i, idOf(i, random)));
@@ -70,14 +70,14 @@ describe('the promised error rate', () => {
       expect(trials).toEqual(trials.map(() => ({ promised: 1, served: 1 })));
     });
 
-  it('is the same for the same golden runs', () => {
+  it('is the same for the same golden runs in another order', () => {
     const random = createPrng(7);
     const golden = Array.from({ length: 12 }, (_, i) => makeRun(i, 500 + i));
     const live = makeRun(400, 9_000);
     expect(serve(golden, live)).toEqual(serve(shuffle([...golden], random), live));
   });
 
-  it('includes no amounts that are far from golden ones, which go to the upstream', () => {
+  it('does not hold for amounts that are far from golden ones: these go to the upstream', () => {
     const golden = Array.from({ length: 30 }, (_, i) => makeRun(i, 1_000 + i));
     const [, strange] = makeRun(400, 90_000, 4_000);
     const [, usual] = makeRun(400, 90_000, 12);
@@ -86,7 +86,7 @@ describe('the promised error rate', () => {
   });
 });
 
-it('the promise also holds for ids, and for numbers of the task that repeat ids', () => {
+it('ids are recognized in results, and in tasks that repeat them; an amount is no id', () => {
   const steps = Array.from({ length: 10 }, (_, i) => makeRun(i, 1_000 + i)).flat();
   const places = [...findIdPlaces(steps)].map((place) => JSON.parse(place) as unknown);
   expect(places).toContainEqual(['result:get_order', ['id']]);

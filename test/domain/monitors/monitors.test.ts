@@ -289,7 +289,7 @@ describe('the monitors on any steps', () => {
     );
   });
 
-  it('ignore the order of JSON keys', () => {
+  it('have one hash for a call, whatever the order of the keys of its JSON', () => {
     fc.assert(
       fc.property(
         fc.dictionary(fc.string(), fc.jsonValue(), { minKeys: 2, maxKeys: 8, noNullPrototype: true }),

@@ -99,7 +99,7 @@ describe('words', () => {
     expect(stems('\ud800 \u0000 😀 ---')).toEqual([]);
   });
 
-  it('are the same for a list of texts as for its texts one by one', () => {
+  it('are the same in a WordList as from `readWords`', () => {
     const list = new WordList();
     const piece = fc.oneof(
       fc.constantFrom(

@@ -1,4 +1,4 @@
-/** The common parts of golden answers: templates that reproduce each answer, and never give another run's values. */
+/** The common parts of golden answers: templates that reproduce each answer, and do not give another run's values. */
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -125,7 +125,7 @@ describe('templates', () => {
     }
   });
 
-  it('never give a value of one golden run in another run', () => {
+  it('do not give a run the id of golden runs that share the id by chance', () => {
     fc.assert(
       fc.property(
         fc.array(record, { minLength: 3, maxLength: 6 }),
@@ -180,7 +180,7 @@ describe('templates', () => {
     expect(fillTemplate(only!.template, new StepContext(empty))).toBe('missing_value');
   });
 
-  it('accept any keys of objects, even hostile ones', () => {
+  it('accept keys of objects that have a meaning in JavaScript', () => {
     const hostile = JSON.parse('{"constructor": "x", "toString": 1, "hasOwnProperty": {"a": "ORD-1234"}}');
     const examples = [0, 1].map((i) =>
       example(i, digest([user('About ORD-1234 please')]), [callOf('refund', hostile)]),

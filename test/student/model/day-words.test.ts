@@ -1,3 +1,4 @@
+/** Days, times and durations in words. */
 import { describe, expect, it } from 'vitest';
 import {
   DAY_READINGS,

@@ -1,4 +1,4 @@
-/** The sequential test: its bound holds however often it is examined, and changes are noticed. */
+/** The sequential test: it is a fair bet while the promise is just kept, and it notices changes. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { createPrng } from '../../../src/std/prng.ts';
@@ -16,7 +16,7 @@ describe('the test for drift', () => {
     expect(evidenceOf(startDrift())).toBe(1);
   });
 
-  it('is a fair bet if errors are exactly as frequent as promised: its mean over all courses stays 1', () => {
+  it('is a fair bet if errors are exactly as frequent as promised: its mean over all courses is 1', () => {
     for (const promise of [0.05, 0.2]) {
       // All sequences of twelve observations, each with its probability.
       let mean = 0;

@@ -121,7 +121,7 @@ describe('an answer', () => {
     for (const i of [41, 42, 43, 77]) expect(ask(student, made, i)).toBe(is(i));
   });
 
-  it('never has rounded digits, for any ids', () => {
+  it('has no rounded digits, for ids of 16 to 20 digits', () => {
     const made: Made = {
       task: (i) => `Order ${idOf(i)} of customer ${idOf(i, 2)}`,
       result: (i) => `{"order":${idOf(i)},"customer":${idOf(i, 2)},"note":"ref ${idOf(i, 4)}"}`,

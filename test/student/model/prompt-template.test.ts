@@ -1,5 +1,6 @@
 /**
- * A system prompt is known or unknown: every addition, omission or change, except of a value, makes a different agent.
+ * A system prompt is known or unknown: additions, omissions and changes make a different agent, except other values of
+ * the same kind.
  */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';

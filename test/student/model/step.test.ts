@@ -158,7 +158,7 @@ describe('a digest of a step', () => {
     expect(of('').length).toBe(STUDENT_CORE.system_sentences + 1);
   });
 
-  it('reads every tool and setting of the largest body, and schemas within schemas', () => {
+  it('reads the last tool and the settings of the largest body, and schemas within schemas', () => {
     const tools = Array.from({ length: 1_000 }, (_, i) => ({
       name: `t${i}`,
       description: 'what it does '.repeat(150),
@@ -318,7 +318,7 @@ describe('a digest of a step', () => {
     expect(long.marks.length).toBeLessThanOrEqual(3 * STUDENT_CORE.marks);
   });
 
-  it('is bounded for any step', () => {
+  it('is bounded for hostile steps', () => {
     const deep = `${'['.repeat(20_000)}1${']'.repeat(20_000)}`;
     const hostile = [
       deep,
@@ -448,7 +448,7 @@ describe('tokens', () => {
     ]);
   });
 
-  it('cover any text in order', () => {
+  it('are in order and do not overlap, for any text', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary', maxLength: 300 }), (source) => {
         let end = 0;

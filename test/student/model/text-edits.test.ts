@@ -1,3 +1,4 @@
+/** When two edits of a file are the same. */
 import { describe, expect, it } from 'vitest';
 import { answersAgree } from '../../../src/student/model/agreement.ts';
 import type { StudentBlock } from '../../../src/student/model/decision.ts';

@@ -1,4 +1,4 @@
-/** The second reading of an answer, from its bytes: it agrees with the first reading whenever that is right. */
+/** The second reading of an answer, from its bytes: it agrees with the first reading of real answers. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -89,7 +89,7 @@ describe('the bytes of an answer', () => {
     ]);
   });
 
-  it('are refused if the wire is another one, or if they contain more than text and calls', () => {
+  it('are refused if they are no answer, or if they contain more than text and calls', () => {
     for (const wire of RELEGATION_WIRES)
       for (const body of ['', '{}', '[]', 'x', 'data: x\n\n', '{"error":{"message":"no"}}'])
         expect([body, read(wire, body)]).toEqual([body, null]);

@@ -1,4 +1,4 @@
-/** The student never serves requests that the upstream would refuse. */
+/** Which requests the upstream may refuse. The student does not serve these. */
 import { describe, expect, it } from 'vitest';
 import { endsWithUser, findBreaches } from '../../../src/student/serving/request-rules.ts';
 
@@ -135,7 +135,7 @@ describe('a request', () => {
     },
   );
 
-  it('may contain the beginning of the answer', () => {
+  it('is recognized if it contains the beginning of the answer', () => {
     expect(endsWithUser(good)).toBe(true);
     expect(endsWithUser(said(ask, { role: 'assistant', content: 'The' }))).toBe(false);
   });

@@ -1,4 +1,6 @@
-/** An answer without calls is recognized by the whole conversation up to it, with every digit of its numbers. */
+/**
+ * The mark by which an answer without calls is recognized: it covers the conversation with every digit of its numbers.
+ */
 import { expect, it } from 'vitest';
 import type { NormalRequest } from '../../../src/domain/turn.ts';
 import { parseExact } from '../../../src/std/exact-json.ts';
