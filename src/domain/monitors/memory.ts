@@ -46,7 +46,7 @@ export const COUNTER = {
   names_seen: 3,
   /** Repeats before this ordinal no longer count, because the agent has changed course since. */
   course: 4,
-  /** Changes of files since the last check whose results do not show the new state. */
+  /** Edits since the last check, other than of documents, whose results do not show the new state. */
   unchecked: 5,
   /**
    * Changes in total, and steps that looked something up: lookups, checks, instructions, and calls with unknown inputs.
