@@ -248,7 +248,7 @@ class Chain {
     this.chars = chars;
   }
 
-  /** @param mark of the text that the next message may continue */
+  /** The state from which the hash can continue. @param mark of the text that the next message may continue */
   save(mark: string): HashState {
     return { before: this.#before, piece: this.#piece, mark, chars: this.chars };
   }

@@ -102,7 +102,7 @@ export interface Wire<S extends ApiShape = ApiShape> {
   asks(body: JsonObject): boolean;
   answers(first: JsonObject): boolean;
   readRequest(body: unknown, reading: NormalReading, path: string): WireRequest;
-  /** @param headers of the answer; flat [name, value, …] */
+  /** Makes the reader of one answer. @param headers of the answer; flat [name, value, …] */
   startAnswer(reading: NormalReading, path: string, headers: readonly string[]): AnswerReader;
   /** The stop words, in lower case. Any other word is `other`. */
   readonly stops: Readonly<Record<string, TurnStop>>;

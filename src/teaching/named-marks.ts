@@ -49,7 +49,7 @@ export class NamedMarks extends StepMarks {
     this.#places.set(mixNumber(place + 1), `a line of ${name}`);
   }
 
-  /** @param value null: only the place is asked for */
+  /** Names the place and the value of a mark. @param value null: only the place is asked for */
   nameOf(kind: number, place: number, value: number | null): MarkName {
     const words = this.#places.get(place) ?? (kind === MARK.system_number ? 'the system prompt' : '');
     if (kind === MARK.shared && words !== '')

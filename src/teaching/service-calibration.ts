@@ -67,7 +67,7 @@ interface ServiceOptions {
   never_serve: readonly string[];
   final_cost?: number;
   makeIndex: MakeStudentIndex;
-  /** @param of 0 when the amount of work is unknown */
+  /** Reports progress. @param of 0 when the amount of work is unknown */
   tell: (what: string, done: number, of: number) => void;
 }
 

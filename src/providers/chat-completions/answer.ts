@@ -62,6 +62,7 @@ export class ChatAnswerReader implements AnswerReader {
   }
 
   /**
+   * Reads everything but the content: ids, errors, counts and the end.
    * @returns the choices that form the answer; some servers divide one answer into several choices with the same
    * index
    */

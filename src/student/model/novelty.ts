@@ -126,7 +126,9 @@ export function learnNovelty(
   return memory;
 }
 
-/** @param others knows of each run only what other runs have, too */
+/**
+ * Finds the surprise that new words of results usually are. @param others knows of each run only what other runs have
+ */
 function findUsual(
   steps: readonly { run_id: string; marks: readonly number[] }[],
   others: NoveltyIndex,
@@ -312,7 +314,10 @@ export class NoveltyIndex {
     return { said, in_results: this.#measureWordsOf(marks, IN_RESULTS, newWords) };
   }
 
-  /** @param newWords new words that do not count again; the new words found are added */
+  /**
+   * How surprising the words of these kinds are, 0 … 1. @param newWords receives new words; those in it already do not
+   * count
+   */
   #measureWordsOf(marks: readonly number[], kinds: ReadonlySet<number>, newWords: Set<number>): number {
     const isSaid = kinds === SAID;
     let known = 1;
