@@ -20,7 +20,7 @@ const SHORT_BYTES = 8_192;
 /** A request as it was read. */
 interface ReadRequest {
   bytes: number;
-  /** Its members before the list, the list, and those after it. */
+  /** The request's members before the list, the list, and the members after it. */
   before: JsonObject;
   name: string;
   items: readonly unknown[];

@@ -3,8 +3,8 @@
  * is good enough. The round's own thread (round-thread.ts); plain data in and out.
  *
  * An interrupted round never leaves half a student in service, because a version begins to serve with a single rename.
- * It may leave a changed cache (`OUT.work/`), which the next round reuses, new patterns, and a kept version that does
- * not serve.
+ * An interrupted round may leave a changed cache (`OUT.work/`), which the next round reuses, new patterns, and a kept
+ * version that does not serve.
  */
 
 import { join } from 'node:path';

@@ -2,12 +2,12 @@
  * Tests whether observations still keep a promised error rate. It is a sequential test that may be checked after every
  * observation. Pure; the student's thread, and the bench.
  *
- * It is an e-process. For each alternative error rate (above the promise) and each possible moment of change,
- * the likelihood ratio of the later observations is a fair bet against the promise; the test computes their
- * weighted mean. While the conditional probability of an error, given all earlier observations, is at most
- * the promise, the mean is a nonnegative supermartingale that starts at 1. So the probability that it ever
- * reaches 1/α is at most α (Ville). The n-th moment has the weight 1/(n(n+1)). These weights sum to 1, and
- * with them one number per alternative represents all moments.
+ * The test is an e-process. For each alternative error rate (above the promise) and each possible moment of change, the
+ * likelihood ratio of the later observations is a fair bet against the promise; the test computes their weighted mean.
+ * While the conditional probability of an error, given all earlier observations, is at most the promise, the mean is a
+ * nonnegative supermartingale that starts at 1. So the probability that it ever reaches 1/α is at most α (Ville). The
+ * n-th moment has the weight 1/(n(n+1)). These weights sum to 1, and with them one number per alternative represents
+ * all moments.
  */
 
 /** State of the test; plain data, so that a file can keep it. */

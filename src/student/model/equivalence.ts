@@ -1,7 +1,7 @@
 /**
  * Decides when two answers to one step are equivalent. Rounds, audits and explanations use this definition.
- * It adds to agreement.ts what golden runs have shown to be interchangeable: wordings of the same values, in
- * texts and in arguments whose wording has no effect (`free`). Pure; teaching and the student's thread.
+ * equivalence.ts adds to agreement.ts what golden runs have shown to be interchangeable: wordings of the same values,
+ * in texts and in arguments whose wording has no effect (`free`). Pure; teaching and the student's thread.
  *
  * Everything else is compared as in agreement.ts: tools, their order, and every other argument. So amounts,
  * recipients, ids and code must be equal.
@@ -147,7 +147,7 @@ export class Ground {
     this.#step = step;
   }
 
-  /** This ground, which also holds values that proven rules compute from the step, such as a count of its calls. */
+  /** A ground that also holds values that proven rules compute from the step, such as a count of its calls. */
   with(computed: readonly string[]): Ground {
     if (computed.length === 0) return this;
     const ground = new Ground(this.#step);

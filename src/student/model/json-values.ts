@@ -107,7 +107,10 @@ interface HashBudget {
   level?: (text: string) => string;
 }
 
-/** A hash that ignores key order. Beyond the budget only lengths count. Beyond `depthMax` nothing counts. */
+/**
+ * A hash that ignores key order. When the budget is used up, only the lengths of strings and lists still count. Lists
+ * and objects nested deeper than `depthMax` are all alike.
+ */
 export function hashJson(
   value: unknown,
   seed: number,

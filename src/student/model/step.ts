@@ -2,9 +2,9 @@
  * A step as the student sees it: a bounded summary of what the model was asked, without what changes from request to
  * request. Golden and live steps have the same form. Pure; teaching and the student's thread.
  *
- * It reads the task, the last messages and, looking back a bounded distance, the latest results and calls of each tool,
- * so a long run costs no more than a short one. Values are kept unchanged, for answers. The state is kept as marks:
- * hashes of a kind, a place and a value. The student learns which marks are informative.
+ * The summary takes in the task, the last messages and, looking back a bounded distance, the latest results and calls
+ * of each tool, so a long run costs no more than a short one. Values are kept unchanged, for answers. The state is kept
+ * as marks: hashes of a kind, a place and a value. The student learns which marks are informative.
  */
 
 import type { NormalRequest } from '../../domain/turn.ts';

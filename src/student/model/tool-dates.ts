@@ -15,7 +15,7 @@ const AROUND = 80;
 
 /** Levels the dates in the texts of one request's tools that name the day of the request. */
 export class ToolDates {
-  /** Such dates with the words around them: values that answers may use. */
+  /** The levelled dates with the words around them: values that answers may use. */
   readonly told = new Set<string>();
   readonly #near: ReadonlySet<number> | null;
 
