@@ -128,7 +128,7 @@ describe('a subscription', () => {
     );
   });
 
-  it('whose first payment fails does not exist yet', () => {
+  it('whose first payment fails gives no plan yet', () => {
     const failed = readBillingEvent(
       {
         id: 'evt_first',

@@ -12,7 +12,7 @@ it.each([...FALLBACK_REASONS, 'would_serve'])(
   },
 );
 
-it('a served step needs no explanation', () => {
+it('a served step needs no explanation, and an unknown reason is only named', () => {
   expect(tellInSentences('served')).toBe('The student served it.');
   expect(tellInSentences('of_a_later_version')).toBe('The upstream served it: of a later version.');
   expect(describeDecision('of_a_later_version')).toBeNull();

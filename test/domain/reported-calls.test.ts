@@ -55,7 +55,7 @@ it.each<[string, Omit<CallReport, 'key'>[], number]>([
   expect(countCalls(reports)).toBe(calls);
 });
 
-it('each call counts once in any order of the reports, with unique ids, with few ids, and with one id for all', () => {
+it('each call counts once in any order of the reports, with ids that repeat, and with reports without an id', () => {
   const call = fc.record({ id: fc.constantFrom('a', 'b', 'c', 'd'), tool: fc.constantFrom('x', 'y') });
   const kinds = fc.constantFrom<ReportKind[]>(
     ['span'],

@@ -580,7 +580,7 @@ describe('calls', () => {
 });
 
 describe('texts', () => {
-  it('are shortened by nothing but their secrets', () => {
+  it('lose nothing but their secrets', () => {
     const key = `sk-ant-api03-${'aB3'.repeat(12)}`;
     expect(maskSecrets(`use ${key} now`)).toBe('use [redacted] now');
     expect(maskSecrets('password: hunter22, user: bob')).toBe('password: [redacted], user: bob');
@@ -636,7 +636,7 @@ describe('texts', () => {
 });
 
 describe('a fingerprint', () => {
-  it('depends on everything except the order of keys', () => {
+  it('depends on everything except the order of keys, undefined fields and the fields to ignore', () => {
     const print = (value: Record<string, unknown>) => fingerprintBody(value, ['org_id']);
     expect(print({ a: 1, b: { c: 2, d: [1, 2] } })).toBe(
       print({ b: { d: [1, 2], c: 2 }, a: 1, org_id: 'x', e: undefined }),

@@ -225,7 +225,7 @@ describe('conversation fingerprints', () => {
     expect(prefixes(other)[1]).not.toBe(prefixes(SECOND)[1]);
   });
 
-  it('of chat-completions read system messages first, and arguments as text', () => {
+  it('of chat-completions ignore system messages at the start, and the layout of arguments', () => {
     const call = (args: string) => ({
       role: 'assistant',
       content: null,

@@ -361,7 +361,7 @@ describe('the usage of an answer', () => {
     });
   });
 
-  it('of Gemini includes prompts of tools and thoughts', () => {
+  it('of Gemini includes thoughts, and prompts of tools unless the total excludes them', () => {
     const usage = {
       promptTokenCount: 10,
       toolUsePromptTokenCount: 5,
@@ -375,7 +375,7 @@ describe('the usage of an answer', () => {
     expect(read({})).toMatchObject({ input_tokens: 15, output_tokens: 5 });
   });
 
-  it('of xAI’s responses has the reasoning tokens in addition to the output tokens', () => {
+  it('of xAI’s responses has the reasoning tokens beside the output tokens if the total shows so', () => {
     const usage = { input_tokens: 10, output_tokens: 3, output_tokens_details: { reasoning_tokens: 7 } };
     const read = (total_tokens: number) =>
       normalizeTurn(stored('responses', JSON.stringify({ usage: { ...usage, total_tokens } })))!.answer.usage;

@@ -1,5 +1,5 @@
 /**
- * The normal form of a turn: the same conversation in every wire format, pairing of calls and results, settings, and
+ * The normal form of a turn: the same conversation in several wire formats, pairing of calls and results, settings, and
  * hostile bodies.
  */
 import fc from 'fast-check';
@@ -49,7 +49,7 @@ function read(
 
 const schema = { type: 'object', properties: { path: { type: 'string' } } };
 
-/** One conversation with one forced tool call, in each wire format. */
+/** One conversation with one forced tool call, in four wire formats. */
 const SAME: Partial<Record<ApiShape, Told>> = {
   messages: {
     request: {
@@ -194,7 +194,7 @@ const resultsOf = (turn: NormalTurn): unknown[] =>
   );
 
 describe('normalizeTurn', () => {
-  it('returns the same conversation for every wire format', () => {
+  it('returns the same conversation for Messages, chat completions, responses and Converse', () => {
     const turns = Object.entries(SAME).map(([shape, told]) => read(shape as ApiShape, told));
     const [first] = turns;
     expect(first!.request.messages.map(({ role }) => role)).toEqual(['user', 'assistant', 'tool']);
@@ -271,7 +271,7 @@ describe('normalizeTurn', () => {
     expect(turn.request.previous_answer_id).toBe('r0');
   });
 
-  it('reads thinking, schemas and choices of every wire format', () => {
+  it('reads thinking, schemas and tool choices of five wire formats', () => {
     const format = { type: 'json_schema', name: 'out', schema, strict: true };
     const settings = (shape: ApiShape, request: object) => {
       const { thinking, response_schema, tool_choice } = read(shape, { request }).request;

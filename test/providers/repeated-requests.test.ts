@@ -67,7 +67,7 @@ describe('requests that repeat an earlier one', () => {
     ]);
   });
 
-  it('are read whole if they have no list or a short one, or if a name occurs twice', () => {
+  it('give the same value or error as a complete reading, also for short lists, repeated names and damage', () => {
     const list = (text: string): Buffer => Buffer.from(`{"system":${JSON.stringify(PROMPT)},${text}}`);
     const pairs: [string, string][] = [
       ['"messages":[{}],"x":1', '"messages":[{},{}],"system":2'],
@@ -99,7 +99,7 @@ describe('requests that repeat an earlier one', () => {
     }
   });
 
-  it('give the same values as a complete reading', () => {
+  it('give the same values or errors as a complete reading, for random bodies', () => {
     const prng = createPrng(11);
     const pick = <T>(values: readonly T[]): T => values[prng.below(values.length)]!;
     for (let draw = drawsOf(3_000).numRuns; draw > 0; draw--) {

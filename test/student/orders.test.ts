@@ -60,7 +60,7 @@ describe('orders', () => {
     expect(resume(all, order(null)).suspended).toEqual([]);
   });
 
-  it('are bounded, with a clear error', () => {
+  it('are bounded: one suspension too many is an error, and the oldest of other orders are dropped', () => {
     let orders = NO_ORDERS;
     for (let at = 0; at < ORDERS.suspended; at++) orders = suspend(orders, order(`${at}`));
     // A repeated order has no further effect.

@@ -52,7 +52,7 @@ function teach(taught: GoldenRun[], more: { refuse?: () => Promise<string | null
 }
 
 describe('a round with too few golden runs of any one agent', () => {
-  it('ends before it teaches, with the reason', () => {
+  it('is refused, with the reason', () => {
     const agents = Array.from({ length: 5 }, (_, at) => makeRuns(9, `agent ${at} `)).flat();
     expect(describeTooLittle(agents, teaching)).toMatch(
       /^it would serve nothing: of the 9 golden runs of its busiest agent, \d teach while the others are held out; a kind of answer needs 11$/,

@@ -68,7 +68,7 @@ describe('an argument that nothing reads', () => {
     expect(findFreeArguments(steps)).toEqual([['refund', 'reason']]);
   });
 
-  it('is free for any words of the step that name a field of the result', () => {
+  it('is free even if the step has words that name a field of the result', () => {
     const steps = range(20).flatMap((i) =>
       makeRun(`run-${i}`, i % 2 === 0 ? `Has ${orderOf(i)} closed?` : `Look at ${orderOf(i)}.`, [
         {
@@ -353,7 +353,7 @@ describe('two paths', () => {
   });
 });
 
-describe('a path that only few runs take', () => {
+describe('another path', () => {
   const looked = { name: 'get_order', result: { found: true } };
   /** All calls of an answer at once. */
   type Calls = readonly { name: string; input: Record<string, unknown>; result: unknown }[];
@@ -492,7 +492,7 @@ describe('a path that only few runs take', () => {
     expect(agrees).toEqual([true, true, false, true, false, false]);
   });
 
-  it('is the same answer if enough runs omit the lookup, each in different words', () => {
+  it('is the same answer if enough runs make another lookup instead, each in different words', () => {
     const words = (i: number) => of(i, 'search', { words: `page ${(i * 37) % 101}` });
     const makeOne =
       (runs: number, end: string) =>
@@ -510,7 +510,7 @@ describe('a path that only few runs take', () => {
     expect(judge(makeOne(5, 'refund'), other).agrees).toEqual([false]);
   });
 
-  it('is the same answer if two runs omit a lookup that takes no arguments', () => {
+  it('is the same answer if two runs make another lookup instead of one that takes no arguments', () => {
     const words = (i: number) => of(i, 'search', { words: `page ${(i * 37) % 101}` });
     const makeOne =
       (runs: number, end: string, input: Record<string, unknown> = {}) =>
@@ -529,7 +529,7 @@ describe('a path that only few runs take', () => {
     expect(judge(makeOne(2, 'note', { all: true }), other).agrees).toEqual([false]);
   });
 
-  it('is the same answer if nearly all of few runs make the lookup later', () => {
+  it('is the same answer if nearly all runs that start with another lookup make the usual one next', () => {
     const words = (i: number) => of(i, 'search', { words: `page ${(i * 37) % 101}` });
     const makeOne =
       (made: number) =>
@@ -681,7 +681,7 @@ it('another template of the same answer counts only if it gives the same values'
   expect(judge(true).toSorted()).toEqual([false, true]);
 });
 
-it('a model decides which arguments are free', () => {
+it('a model lists the arguments that are free', () => {
   const agent = fitStudent(range(20).flatMap((i) => refundRun(i))).groups[0] as unknown as StudentAgent;
   expect(agent.free).toEqual([['refund', 'reason']]);
 });

@@ -140,7 +140,7 @@ describe('runs known to a round', () => {
   });
 });
 
-it('contain the steps in the order of the requests, even if their copies were written in another order', () => {
+it('the steps of a run are in the order of the requests, even if their copies were written in another order', () => {
   const steps = [{ exchange_id: 1 }, { exchange_id: 2 }, { exchange_id: 3 }];
   const order = (seqs: (number | null)[], starts: number[]): number[] => {
     const own = [...steps];

@@ -38,7 +38,7 @@ function shuffle<T>(items: T[], random: Prng): T[] {
   return items;
 }
 
-/** Trains on golden runs, in any order of their ends, and serves later runs. */
+/** Teaches a student with golden runs in the given order, and lets it serve live steps. */
 function serve(golden: LearnedStep[][], live: readonly LearnedStep[]): { promised: number; served: number } {
   const steps = golden.flat();
   const calibration = calibrateStudent(steps, { makeIndex });

@@ -60,7 +60,7 @@ describe('an answer that looks up something', () => {
     expect(isShownByRest([call('get_order', 'A-2')], both, rest)).toBe(false);
   });
 
-  it('is not proven to be right if the run repeats a call there', () => {
+  it('is not proven to be right if the golden answer repeats an earlier call', () => {
     const rest = [later('get_order', call('get_customer'))];
     const before = [later('task', call('get_order'))];
     expect(isShownByRest([call('get_customer')], [call('get_order')], rest, before)).toBe(false);

@@ -123,7 +123,7 @@ describe('a student of a repetitive agent', () => {
     expect(taught.by_answer.reduce((sum, { steps }) => sum + steps, 0)).toBe(measured.steps);
   });
 
-  it('is the same for the same runs, and differs for others', async () => {
+  it('is the same for the same runs; the fingerprint differs for other runs or another target', async () => {
     const runs = makeRuns(24);
     const [first, two] = [await teach(runs), await teach(runs)];
     expect(two.model).toEqual(first.model);
@@ -198,7 +198,7 @@ describe('a student of a repetitive agent', () => {
     expect([covers(good), covers(bad)]).toEqual([true, false]);
   });
 
-  it('does not pass if golden answers contradict each other', async () => {
+  it('does not pass if each golden run gives different answers', async () => {
     const runs = makeRuns(30);
     for (const [at, run] of runs.entries()) {
       for (const step of run.steps)
@@ -222,7 +222,7 @@ describe('a student of a repetitive agent', () => {
     expect(await refuseMeasured(same, { published, gate, makeIndex, isFit })).toBeNull();
     const comparison = await compareStudents(same, published, makeIndex, isFit);
     expect(comparison!.new_right).toBe(comparison!.published_right);
-    // Taught only with open orders, it does not know half of the tested steps.
+    // Taught with eight runs, the student serves fewer of the tested steps.
     const poor = await teach(
       runs
         .filter((run) => !isHeldOut(before, run))

@@ -64,8 +64,8 @@ export function readNumber(value: unknown): number | undefined {
 }
 
 /**
- * A value as text that is equal for equal JSON, regardless of key order; numbers compare by their digits. Nesting
- * deeper than `depth` becomes `…`.
+ * A value as text that is equal for equal JSON, regardless of key order; numbers are equal if their exact values are.
+ * Nesting deeper than `depth` becomes `…`.
  */
 export function canonicalText(value: unknown, depth = 24): string {
   if (value === undefined) return 'null';

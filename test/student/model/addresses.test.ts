@@ -1,3 +1,4 @@
+/** Addresses of pages in calls: a relative one becomes absolute if its base is known. */
 import { describe, expect, it } from 'vitest';
 import { spellAddresses } from '../../../src/student/model/addresses.ts';
 import type { StudentBlock } from '../../../src/student/model/decision.ts';
@@ -16,7 +17,7 @@ function spell(url: string, opened: readonly string[], task = '', key = 'url'): 
 }
 
 describe('the address of a page', () => {
-  it('is absolute when the page that was opened last is known', () => {
+  it('is absolute if the last page is known, or if the task names one site', () => {
     expect(spell('/tea/7', [PAGE])).toBe('https://shop.example/tea/7');
     expect(spell('7', [PAGE])).toBe('https://shop.example/tea/7');
     expect(spell('https://shop.example/tea/7', [PAGE])).toBe('https://shop.example/tea/7');
@@ -30,7 +31,7 @@ describe('the address of a page', () => {
       expect(spell(other, [PAGE])).not.toBe(own);
   });
 
-  it('stays as it is written if its base is unknown', () => {
+  it('stays as it is written if its base is unknown, or if it is no path to a page', () => {
     expect(spell('/tea/7', [])).toBe('/tea/7');
     expect(spell('/tea/7', [], 'https://a.example or https://b.example')).toBe('/tea/7');
     expect(spell('mailto:a@b.example', [PAGE])).toBe('mailto:a@b.example');

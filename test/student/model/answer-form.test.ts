@@ -1,4 +1,4 @@
-/** Names of an answer's form: its kind, the calls that precede it, and its fixed words. */
+/** Names of an answer's form: its kind, the calls before it, and the arguments chosen or the outcome told. */
 import { describe, expect, it } from 'vitest';
 import { kindOfForm, namesOfForm } from '../../../src/student/model/answer-form.ts';
 import type { StudentBlock } from '../../../src/student/model/decision.ts';

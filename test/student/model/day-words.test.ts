@@ -32,7 +32,7 @@ describe('the days that a text names', () => {
     expect(days('next Friday', over({ is_next_week: true }))).toEqual(['2026-03-13']);
   });
 
-  it('may lack their year; then the next such day is meant', () => {
+  it('may lack their year; it is the present one, or the next if the day is more than 60 days past', () => {
     expect(findDays('On March 5th, and on 12 January', TODAY, USUAL)).toEqual(['2026-03-05', '2026-01-12']);
     expect(findDays('On 2 November', dayOf('2026-12-30')!, USUAL)).toEqual(['2026-11-02']);
     expect(findDays('On 2 January', dayOf('2026-12-30')!, USUAL)).toEqual(['2027-01-02']);

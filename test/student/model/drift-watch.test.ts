@@ -22,7 +22,7 @@ const shareAudited = (watch: DriftWatch, kind: string) => {
   for (let at = 0; at < 4_000; at++) if (watch.judge('a', kind) === 'audit') audited++;
   return audited / 4_000;
 };
-/** From now on, the upstream answers differently. */
+/** Notes answers that differ until something is suspended. */
 const suspend = (watch: DriftWatch, kind: string) => {
   for (let at = 0; at < 50; at++) {
     const suspension = watch.note('a', kind, false);

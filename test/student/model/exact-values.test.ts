@@ -169,7 +169,7 @@ describe('agreement', () => {
   const agree = (left: string, other: string): boolean =>
     answersAgree(call('refund', left), call('refund', other));
 
-  it('compares numbers by their digits, not by their notation', () => {
+  it('compares numbers by their exact values, not by their notation', () => {
     expect(agree('{"id":2512292042121000001}', '{"id":2512292042121000002}')).toBe(false);
     expect(agree('{"id":2512292042121000001}', '{"id":2512292042121000001}')).toBe(true);
     expect(agree('{"a":1.0,"b":10.50}', '{"b":10.5,"a":1}')).toBe(true);

@@ -15,13 +15,13 @@ const steps = Array.from({ length: 40 }, (_, run) => [
   { run_id: `r${run}`, marks: [...STATUS] },
 ]).flat();
 
-it('a place that only some steps of each run had is not new', () => {
+it('the absence of a place that only some steps of each run had is not new', () => {
   const novelty = new NoveltyIndex(learnNovelty(steps, new Set()));
   expect(novelty.measure(STATUS)).toBe(0);
   expect(novelty.list(STATUS)).toEqual([]);
 });
 
-it('a missing place that each step had is new', () => {
+it('the absence of a place that each step had is new', () => {
   const novelty = new NoveltyIndex(learnNovelty(steps, new Set()));
   expect(novelty.measure(OUTPUT)).toBeGreaterThan(0.9);
   expect(novelty.list(OUTPUT)).toMatchObject([{ place: 22, value: null }]);

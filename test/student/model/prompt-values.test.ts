@@ -111,7 +111,7 @@ describe('a prompt that names the day', () => {
     ],
     ['in seconds', (at) => `The task began at ${Math.floor(at / 1_000)} sharp.`],
   ];
-  it.each(days)('serves on the next day, though all golden runs are of one day: %s', (_, today) => {
+  it.each(days)('serves on later days, though all golden runs are of one day: %s', (_, today) => {
     const student = learn(12, () => ({ system: `You help.\n${today(DAY)}`, at_ms: DAY }));
     for (const days of [1, 9, 40, 300])
       expect(ask(student, { system: `You help.\n${today(later(days))}`, at_ms: later(days) })).toBe(

@@ -117,8 +117,8 @@ describe('one call for each element of a list', () => {
   });
 });
 
-describe('a sum of a list', () => {
-  it('is counted, added up and written in one line', () => {
+describe('a summary of a list', () => {
+  it('counts elements, adds up their values or joins them', () => {
     const lines = [
       { id: 'a', state: 'late', amount: 0.1, quantity: 3 },
       { id: 'b', state: 'fine', amount: 0.2, quantity: 1 },
@@ -173,7 +173,7 @@ describe('a comparison of two numbers', () => {
       expect(ask(student, { claimed, left })).toEqual(answer(claimed, left).content);
   });
 
-  it('is unknown if it has the opposite result in all golden runs', () => {
+  it('makes a step too far if it has the opposite result in all golden runs', () => {
     const student = learn(60, () => {
       const [claimed, left] = [number(), number()].sort((a, b) => a - b) as [number, number];
       return { step: stepOf({ claimed, left }), answer: callAnswer('approve', { amount: claimed }) };

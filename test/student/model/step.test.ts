@@ -86,7 +86,7 @@ describe('a digest of a step', () => {
     expect(of({ messages: [{ role: 'user', content: 'x' }, listed] })).toEqual(['role system']);
   });
 
-  it('does not exist if the provider is to store the conversation', () => {
+  it('is unsupported if the provider is to store the conversation', () => {
     const of = (more: object) =>
       readMessages({ model: 'm', max_tokens: 9, messages: [user('x')], ...more }, [])!.step.unsupported;
     expect(of({})).toBe('');

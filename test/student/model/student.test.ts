@@ -405,7 +405,7 @@ describe('the student', () => {
     expect(isCovered('They have not refund it.')).toBe(false);
   });
 
-  it('declines if all runs of the same situation gave another answer, even if similar situations had this answer', () => {
+  it('doubts an answer if two runs of the same situation gave another one, even if similar situations had it', () => {
     const model = fitStudent(Array.from({ length: 60 }, (_, i) => makeOrderStep(i)));
     const { step } = makeOrderStep(201);
     const index = (dimensions: number) => new ExactIndex(dimensions);

@@ -1,4 +1,4 @@
-/** The small rules of the step handler: the id at the end of a raw body, the cost of a model, the form of an answer. */
+/** Small rules of the step handler: the last result's id in a raw body, the price of a model, an answer's two forms. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { findPrice } from '../../../src/domain/price.ts';

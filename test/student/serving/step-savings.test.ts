@@ -184,7 +184,7 @@ const PATTERNS: [string, (run: number, step: number) => boolean][] = [
 
 for (const marks of ['marked', 'automatic', 'reads only'] as const)
   it.each(PATTERNS)(
-    `savings with a cache (${marks}) equal what the provider charges less: %s`,
+    `savings with a cache (${marks}) are within a tenth of what the provider charges less: %s`,
     async (_, isServed) => {
       const { told, truth } = await serve(marks, isServed);
       expect(told.unpriced).toBe(0);
