@@ -363,7 +363,7 @@ describe.skipIf(!haveRecordings)('the normal form of recorded traffic (../shared
     expect(checked).toBeGreaterThan(stream ? 5 : 100);
   });
 
-  it('matches Bedrock InvokeModel as the AWS SDK returns it; embeddings are not turns', async () => {
+  it('matches Bedrock InvokeModel as the AWS SDK returns it', async () => {
     let checked = 0;
     for (const { recording, turn } of turns('bedrock_invoke', false)) {
       const answer = await openBedrock(recording).send(
