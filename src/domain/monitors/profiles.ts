@@ -38,8 +38,8 @@ export function makeProfile(
 }
 
 /**
- * The built-in profiles, with the weights that each monitor's definition gives. Contract document 2 names the heaviest monitor of
- * each profile.
+ * The built-in profiles, with the weights that each monitor's definition gives. Contract document 2 names the heaviest
+ * monitor of each profile.
  */
 export const BUILT_IN_PROFILES = Object.fromEntries(
   BUILT_IN_PROFILE_NAMES.map((profile) => {

@@ -5,7 +5,7 @@
 
 import { hashText } from './words.ts';
 
-/** Maximum number of sentences examined per text; more would not change the result. */
+/** Maximum number of sentences examined per text, which bounds the work. */
 const SENTENCES_MAX = 256;
 /** Minimum length of a sentence. Shorter ones are interjections. */
 const SENTENCE_CHARACTERS = 16;
