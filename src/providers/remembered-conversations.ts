@@ -2,10 +2,10 @@
  * Conversations that were fingerprinted recently. An agent's next request repeats its conversation and adds a little,
  * so the hash continues from the end of the previous request, and only the new messages are hashed. Comparing texts
  * takes a tenth of the time of hashing them. Used by conversation.ts. Capture process with its sealing thread, capture
- * reader, command line. Bounds: REMEMBERED_CHARS characters in all; CANDIDATES conversations with the same first
- * message. The conversation that was added first is dropped first; one that continues is added again. Conversations
- * shorter than SHORT_CHARS are not kept, because hashing them takes little time, nor are those longer than a quarter of
- * REMEMBERED_CHARS.
+ * reader, command line. The student's thread loads this file, but caches nothing. Bounds: REMEMBERED_CHARS characters
+ * in all; CANDIDATES conversations with the same first message. The conversation that was added first is dropped first;
+ * one that continues is added again. Conversations shorter than SHORT_CHARS are not kept, because hashing them takes
+ * little time, nor are those longer than a quarter of REMEMBERED_CHARS.
  */
 import type { TurnBlock, TurnMessage } from '../domain/turn.ts';
 

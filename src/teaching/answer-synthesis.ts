@@ -940,7 +940,7 @@ function solveConstant(solver: Solver, value: Primitive): TemplateNode | null {
   return makeConstant(value, guards.slice(0, GUARDS));
 }
 
-/** Maximum number of wordings whose texts need not be identical. Each further text is a wording of its own. */
+/** Maximum number of wordings whose texts need not be identical. Each further text counts as a separate wording. */
 const WORDINGS = 16;
 
 function solveText(solver: Solver, texts: readonly string[], cuts: Cuts): TemplateNode | null {

@@ -18,8 +18,9 @@ const RUNS_MIN = 5;
 /** Minimum share of a free argument's values that are prose. */
 const PROSE_SHARE = 0.8;
 /**
- * The minimum share of prose if calls may leave the argument out: its absence shows that nothing reads it. At least
- * this share of the calls must also have a value of their own, because a choice between few values is not prose.
+ * The minimum share of prose if calls may leave the argument out: its absence shows that nothing reads it. The
+ * number of different values must also be at least this share of the calls, because a choice between few values is not
+ * prose.
  */
 const OPTIONAL_SHARE = 0.5;
 /** Minimum share of the calls that have the same result. */

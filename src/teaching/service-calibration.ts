@@ -188,7 +188,7 @@ function scoreAsked(
 /** Chooses the answer to a step that would be served if answers of its kind are served. */
 type Choose = (asked: AskedStep) => ServiceAnswer | null;
 
-/** The first answer; null if there is none, or if an answer that must agree does not. */
+/** The first answer; null without an answer, or if an answer that must agree does not. */
 function chooseAgreed({ answers, own }: AskedStep, { with_exemplar }: Consistency): ServiceAnswer | null {
   const first = answers[0] ?? null;
   if (first === null) return null;

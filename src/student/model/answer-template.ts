@@ -70,7 +70,7 @@ type Unfilled = 'missing_value' | 'disagreement';
 /**
  * Fills a template with a step's own values. A text beside calls is left out if it cannot be filled.
  * @param found receives the values that the slots' rules find
- * @returns the answer, or why there is none: the step lacks a value, or the answer would be empty or too large
+ * @returns the answer, or why it cannot be filled: the step lacks a value, or the answer would be empty or too large
  */
 export function fillTemplate(
   template: AnswerTemplate,
