@@ -94,9 +94,8 @@ export const FINDINGS_INDEX_POLICY: KindPolicy = {
 };
 
 /**
- * One actor per run in use, about 10 KB of memory each. Agents pause for minutes between steps, so runs stay in memory,
- * up to `max_live` (500 MB per thread); beyond it, the least recently used run leaves memory. `max_io_in_flight` is
- * high, because each look-up of a repeated step counts.
+ * One actor per run in use, about 10 KB of memory each. Agents pause for minutes between steps, so a run stays in memory
+ * for five minutes after its last message, while there is room: `max_live` runs take 500 MB per thread.
  */
 export const RUN_POLICY: KindPolicy = {
   ...DEFAULT_KIND_POLICY,
@@ -143,8 +142,8 @@ export const PINS: Readonly<Record<string, number>> = { [CAPTURE_WRITER_KIND]: 0
 export const SERVER_KINDS: readonly string[] = [LIVE_HUB_KIND, RUN_KIND, USAGE_METER_KIND];
 
 /**
- * The kinds of `SERVER_KINDS` whose actors run on the thread that first asks for them, because a run's requests usually
- * share a connection.
+ * The kinds of `SERVER_KINDS` whose actors run on the server thread that first sends them a message, because a run's
+ * requests usually share a connection.
  */
 export const MOVING_KINDS: readonly string[] = [RUN_KIND];
 

@@ -48,7 +48,10 @@ import { HTTP_HEAD_BYTES } from './limits.ts';
 /** Everything an operator decides. Frozen, parts included. */
 export interface Config extends ServiceConfig, TeachingConfig, EnginesConfig {
   readonly version: string;
-  /** Names under which both ports answer without a credential, besides those of every network; lower case, `*` is any. */
+  /**
+   * Host names under which both ports answer requests without a credential, besides IP addresses and names that only a
+   * private network can have; lower case. `*`: any name.
+   */
   readonly allowed_hosts: readonly string[];
   readonly api: ApiConfig;
   /** Secrets: never print. */
@@ -71,7 +74,7 @@ export interface Config extends ServiceConfig, TeachingConfig, EnginesConfig {
   readonly relegation: RelegationConfig | null;
 }
 
-/** Flags that replace a variable. A flag takes precedence over the environment. */
+/** Flags of the command line, each of which replaces a variable or a default. */
 export interface ConfigFlags {
   /** The listener that `--host` and `--port` name. `proxy` also gives the proxy its default port. */
   listener: 'api' | 'gateway' | 'proxy';
@@ -148,9 +151,10 @@ export function loadAgentConnection(url: string | undefined): AgentConnection {
 }
 
 /**
- * Where an operator's command finds the API, and its credential: SVC_API_KEY, or null where none is set.
- * @param url what `--url` said; without it and SVC_BASE_URL the service of this machine
- * @throws ConfigError at a value that is not allowed
+ * Reads the connection of an operator's command to the API.
+ * @param url value of `--url`; undefined: SVC_BASE_URL, and without that the service of this machine
+ * @returns the API's address, and the credential SVC_API_KEY (null: not set)
+ * @throws ConfigError for an invalid value
  */
 export function loadOperatorConnection(
   url: string | undefined,
@@ -165,9 +169,9 @@ export function loadOperatorConnection(
 }
 
 /**
- * The environment of a program that a command starts.
- * @param variables win over those of this process
- * @param defaults are for what this process has not set
+ * Makes the environment of a program that a command starts, from that of this process.
+ * @param variables replace variables of this process
+ * @param defaults values of variables that this process has not set
  */
 export function childEnvironment(
   variables: Readonly<Record<string, string>>,

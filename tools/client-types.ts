@@ -191,7 +191,7 @@ function printFields(fields: readonly string[]): string {
   return `{${separator}${fields.join(separator)}${separator}}`;
 }
 
-/** @returns the text of the generated file, before formatting */
+/** Returns the text of the generated file, before formatting. */
 export function writeClientTypes(): string {
   const input = new Printer('input');
   const output = new Printer('output');

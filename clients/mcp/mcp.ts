@@ -15,7 +15,7 @@ const status = await run();
 await io.out('');
 exitProcess(status);
 
-/** @returns the exit status; a failure is one line */
+/** Runs the command. Reports wrong use and wrong settings on standard error. @returns the exit status */
 async function run(): Promise<number> {
   const { version } = manifest;
   if (argv[0] === '--version' || argv[0] === '-v') {

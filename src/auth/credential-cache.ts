@@ -1,6 +1,6 @@
 /**
  * A thread's cache of verified credentials, by their digest: bounded in number and age, and cleared when anything is
- * revoked in this process. Server threads.
+ * revoked in this process, or when another box changes credentials in a shared database. Server threads.
  */
 import { hash } from 'node:crypto';
 import { type Clock, systemClock } from '../std/clock.ts';

@@ -82,7 +82,8 @@ function readCookie(request: Asked): string | undefined {
  * @param token already verified
  * @param isSecure the page was loaded over TLS
  * @returns the value of `Set-Cookie`
- * @throws CatalogueError `body_too_large` for a token that is too long for a cookie
+ * @throws CatalogueError `body_too_large` for a token that is too long for a cookie, or has characters that no cookie may
+ *   have
  */
 export function writeCookie(request: Asked, token: string, isSecure: boolean, nowMs: number): string {
   if (token.length > SESSION_COOKIE_CHARACTERS || !TOKEN.test(token))
@@ -92,7 +93,7 @@ export function writeCookie(request: Asked, token: string, isSecure: boolean, no
   return formatCookie(nameCookie(request), token, age_s, isSecure);
 }
 
-/** @returns the value of `Set-Cookie` that ends the session */
+/** Returns the value of `Set-Cookie` that ends the session. */
 export function clearCookie(request: Asked, isSecure: boolean): string {
   return formatCookie(nameCookie(request), '', 0, isSecure);
 }

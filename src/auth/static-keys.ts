@@ -23,8 +23,9 @@ export class StaticKeys implements CredentialKind {
   }
 
   /**
-   * Compares the digest with those of all keys in constant time, so that the duration does not reveal how close a guess
-   * is.
+   * Finds the key that the token is; null: it is none of the operator's keys. A valid key that was presented before is
+   * looked up. The digest of any other token is compared with those of all keys in constant time, so that the duration
+   * does not reveal how close a guess is.
    */
   verify(token: string): StaticPrincipal | null {
     const seen = this.#seen.get(token);

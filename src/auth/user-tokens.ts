@@ -140,7 +140,7 @@ function publishedKeys(url: URL, clock: Clock): JWTVerifyGetKey {
   };
 }
 
-/** @returns null for a response that is too large for a list of keys */
+/** Reads the body of a response; null for one that is too large for a list of keys. */
 async function readBounded(answer: Response): Promise<string | null> {
   const chunks: Uint8Array[] = [];
   let bytes = 0;
@@ -158,7 +158,10 @@ function isTokenFault(thrown: unknown): boolean {
   return !['ERR_JWKS_TIMEOUT', 'ERR_JWKS_INVALID', 'ERR_JOSE_GENERIC'].includes(thrown.code);
 }
 
-/** @returns null for a token without usable claims */
+/**
+ * Takes the user's identity from the claims of a token. Unusable claims other than issuer and subject become null.
+ * @returns null for a token without a usable subject, or with an unusable issuer
+ */
 function readIdentity({ iss, sub, iat, email, name, email_verified }: JWTPayload): UserIdentity | null {
   const subject = readText(sub);
   if (subject === null || (iss !== undefined && readText(iss) === null)) return null;

@@ -15,8 +15,11 @@ export interface ProcessorEvent {
 export interface CheckoutRequest {
   org_id: string;
   plan: string;
+  /** The name by which the processor finds the plan's price. */
   lookup_key: string;
+  /** The processor's id of the paying customer; null: the checkout makes a customer. */
   customer: string | null;
+  /** Fills the field of the page if the checkout makes a customer; null: the field is empty. */
   email: string | null;
 }
 
@@ -35,7 +38,7 @@ export interface PaymentProcessor {
   cancelSubscription(id: string): Promise<void>;
   /**
    * Fetches the present object of a thin event.
-   * @returns null if the processor has no such object
+   * @returns null if the processor has no such object, or if the type is not used
    * @throws CatalogueError `unavailable` if the processor does not answer; the processor then sends the event again
    */
   fetchObject(type: string, id: string): Promise<Readonly<Record<string, unknown>> | null>;
@@ -44,10 +47,11 @@ export interface PaymentProcessor {
 /** Checks signatures; needs no connection. */
 export interface WebhookVerifier {
   /**
+   * Checks the signature of a webhook, and reads its event.
    * @param body the body as received, byte for byte
    * @param kind the route on which it arrived
    * @throws CatalogueError `malformed_request` for an invalid, missing or old signature, for a body that is
-   *   not an event, and for an event of the other kind
+   *   not an event, and for an event of the other kind; `unavailable` without a secret for this kind
    */
   verify(body: Uint8Array, signature: string | undefined, kind: 'full' | 'thin'): ProcessorEvent;
 }

@@ -116,8 +116,9 @@ export class StripeProcessor implements PaymentProcessor {
   }
 
   /**
-   * Replaces the texts of the processor's errors, which may contain parts of the key. The library retries failed
-   * requests, so the whole call has a separate deadline. A later answer is ignored.
+   * Calls the processor. Replaces the texts of the processor's errors, which may contain parts of the key. The library
+   * retries failed requests, so the whole call has a separate deadline, after which an answer is ignored.
+   * @throws CatalogueError `not_found` for an unknown object, `unavailable` for any other failure
    */
   async #call<Value>(work: () => Promise<Value>): Promise<Value> {
     let timer: NodeJS.Timeout | undefined;

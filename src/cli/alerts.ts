@@ -66,7 +66,7 @@ type Call = <Name extends keyof typeof ALERT_ROUTES>(
 /** A call that the API refused. The message is the text of the API's answer. */
 class RefusedCall extends Error {}
 
-/** @returns the exit status */
+/** Runs `understudy alerts`. @returns the exit status */
 export async function runAlerts(argv: string[], io: CliIo): Promise<number> {
   const { values, words } = readFlagsAndWords(argv, { url: 'text', json: 'switch' });
   if (values.help === true) {

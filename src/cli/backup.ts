@@ -85,7 +85,7 @@ Examples:
 `,
 };
 
-/** @returns the exit status */
+/** Runs `understudy backup` or one of its related commands. @returns the exit status */
 export async function runBackup(command: BackupCommand, argv: string[], io: CliIo): Promise<number> {
   const values: Values = readFlags(argv, FLAGS[command]);
   if (values.help) {

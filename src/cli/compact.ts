@@ -35,7 +35,7 @@ Examples:
   understudy compact --captures
 `;
 
-/** @returns the exit status */
+/** Runs `understudy compact`. @returns the exit status */
 export async function runCompact(argv: string[], io: CliIo): Promise<number> {
   const values = readFlags(argv, { captures: 'switch', db: 'text' });
   if (values.help) {

@@ -47,7 +47,7 @@ const CREDENTIAL_CHARACTERS = 8_192;
 /** Minimum length of a credential. A shorter text would match everywhere. */
 const CREDENTIAL_CHARACTERS_MIN = 8;
 
-/** @returns the exit status */
+/** Runs `understudy erase`. @returns the exit status */
 export async function runErase(argv: string[], io: CliIo): Promise<number> {
   const values = readFlags(argv, {
     run: 'text',

@@ -55,7 +55,7 @@ const KINDS = {
   profile: 'text',
 } as const;
 
-/** @returns the exit status */
+/** Runs `understudy hooks`. @returns the exit status */
 export async function runHooks(argv: string[], io: CliIo): Promise<number> {
   const { values, words } = readFlagsAndWords(argv, KINDS);
   if (values.help) {

@@ -49,7 +49,7 @@ Usage: understudy feedback [--limit N] [--json]
 /** The command line's actor in the audit log. */
 export const OPERATOR = { type: 'operator', id: 'operator', address: '' } as const;
 
-/** @returns the exit status */
+/** Runs `understudy keys`. @returns the exit status */
 export async function runKeys(argv: string[], io: CliIo): Promise<number> {
   const { values, words } = readFlagsAndWords(argv, {
     org: 'text',
@@ -81,7 +81,7 @@ export async function runKeys(argv: string[], io: CliIo): Promise<number> {
   }
 }
 
-/** @returns the exit status */
+/** Runs `understudy feedback`. @returns the exit status */
 export async function runFeedback(argv: string[], io: CliIo): Promise<number> {
   const values = readFlags(argv, { limit: 'text', json: 'switch' });
   if (values.help === true) {

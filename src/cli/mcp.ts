@@ -5,7 +5,7 @@ import type { CliIo } from './io.ts';
 import { runMcpCommand } from './mcp-command.ts';
 import { renderOwnCommand } from './own-command.ts';
 
-/** @returns the exit status */
+/** Runs `understudy mcp`. @returns the exit status */
 export async function runMcp(argv: string[], io: CliIo): Promise<number> {
   return runMcpCommand(argv, io, {
     name: 'understudy mcp',

@@ -21,7 +21,7 @@ Examples:
   understudy migrate --check
 `;
 
-/** @returns the exit status */
+/** Runs `understudy migrate`. @returns the exit status */
 export async function runMigrate(argv: string[], io: CliIo): Promise<number> {
   const values = readFlags(argv, { check: 'switch' });
   if (values.help) {

@@ -65,7 +65,7 @@ interface Moved {
 /** Receives the number of rows moved so far. */
 type Teller = (rows: number) => void;
 
-/** @returns the exit status */
+/** Runs `understudy move`. @returns the exit status */
 export async function runMove(argv: string[], io: CliIo): Promise<number> {
   const values = readFlags(argv, { to: 'text' });
   if (values.help) {

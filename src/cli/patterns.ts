@@ -52,7 +52,7 @@ Exit status: 0 done, 1 failed (no such file or database, a line that is not a pa
 /** Maximum number of characters of a line. The longest pattern has fewer. */
 const LINE_CHARACTERS = 1_000_000;
 
-/** @returns the exit status */
+/** Runs `understudy patterns`. @returns the exit status */
 export async function runPatterns(argv: string[], io: CliIo): Promise<number> {
   const { values, words } = readFlagsAndWords(argv, { tier: 'text', org: 'text', project: 'text' });
   if (values.help === true) {

@@ -41,7 +41,7 @@ Examples:
   DATA_KEY_FILE=old.key understudy rekey --to new.key --captures
 `;
 
-/** @returns the exit status */
+/** Runs `understudy rekey`. @returns the exit status */
 export async function runRekey(argv: string[], io: CliIo): Promise<number> {
   const values = readFlags(argv, { to: 'text', captures: 'switch', db: 'text' });
   if (values.help) {

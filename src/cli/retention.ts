@@ -59,7 +59,7 @@ interface PlaceState {
   cutoffs: Record<string, Cutoff>;
 }
 
-/** @returns the exit status @throws UsageError on wrong use */
+/** Runs `understudy retention`. @returns the exit status @throws UsageError on wrong use */
 export async function runRetention(argv: string[], io: CliIo): Promise<number> {
   const values = readFlags(argv, { confirm: 'switch', db: 'text', json: 'switch' });
   if (values.help) {

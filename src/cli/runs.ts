@@ -52,7 +52,7 @@ const FLAGS = {
   json: 'switch',
 } as const satisfies FlagKinds;
 
-/** @returns the exit status */
+/** Runs `understudy runs`. @returns the exit status */
 export async function runRuns(argv: string[], io: CliIo): Promise<number> {
   const { values, words } = readFlagsAndWords(argv, FLAGS);
   if (values.help === true) {

@@ -31,7 +31,7 @@ Example:
   curl -H "Authorization: Bearer $(understudy token --email ann@example.com)" http://127.0.0.1:8000/auth/me
 `;
 
-/** @returns the exit status */
+/** Runs `understudy token`. @returns the exit status */
 export async function runToken(argv: string[], io: CliIo): Promise<number> {
   const values = readFlags(argv, {
     email: 'text',

@@ -17,6 +17,7 @@ export interface AgentConnection {
 }
 
 /**
+ * Reads the connection. Without `--url` and SVC_BASE_URL, the address is that of a service on this machine.
  * @param url value of `--url`
  * @throws ConfigError for an invalid value, or without a key
  */

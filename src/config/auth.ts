@@ -84,8 +84,9 @@ export function readOperators(v: Values<typeof AUTH_VARIABLES>): OperatorsConfig
 }
 
 /**
- * @throws ConfigError when the provider's keys are named without issuer and audience: the same keys verify the tokens of every
- * application that the provider knows
+ * Reads the required issuer and audience of tokens; null for a claim that may have any value.
+ * @throws ConfigError when the provider's keys are named without issuer or audience, because the same keys verify the
+ *   tokens of every application of the provider
  */
 function readTokenClaims(v: Values<typeof AUTH_VARIABLES>): Pick<AuthConfig, 'jwt_issuer' | 'jwt_audience'> {
   const { AUTH_JWKS_URL: url, AUTH_JWT_ISSUER: issuer, AUTH_JWT_AUDIENCE: audience } = v;

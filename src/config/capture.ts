@@ -19,7 +19,10 @@ import {
   wholeNumber,
 } from './values.ts';
 
-/** Largest GW_MAX_CAPTURE_BYTES: one stored body is one buffer, and the decoder needs room for a second. */
+/**
+ * Maximum GW_MAX_CAPTURE_BYTES and MAX_BODY_BYTES: one stored body is one buffer, and the decoder needs room for a
+ * second.
+ */
 export const CAPTURE_BYTES_MAX = 1 << 30;
 
 /** Maximum number of models in GW_PRICES. */
@@ -165,7 +168,7 @@ export const CAPTURE_VARIABLES = {
   GW_MAX_CAPTURE_BYTES: [bytes(CAPTURE_BYTES_MAX), String(DEFAULTS.GW_MAX_CAPTURE_BYTES)],
 } as const satisfies VariableTable;
 
-/** @param db absolute path of the capture database */
+/** Makes the section from its variables. @param db absolute path of the capture database */
 export function readCapture(v: Values<typeof CAPTURE_VARIABLES>, db: string): CaptureConfig {
   return Object.freeze({
     enabled: v.GW_CAPTURE,

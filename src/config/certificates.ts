@@ -5,7 +5,7 @@ import { resolve } from 'node:path';
 import { type CertificateError, type CertificateFiles, checkCertificate } from '../std/certificate-files.ts';
 import { ConfigError } from './config-error.ts';
 
-/** Size of the file that GW_UPSTREAM_CA names. */
+/** Maximum size of the file that GW_UPSTREAM_CA names. */
 const UPSTREAM_CA_BYTES = 1 << 20;
 
 const PEM_CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
@@ -17,8 +17,10 @@ const TLS_NAMES = {
 } as const;
 
 /**
+ * Checks the certificate of a listener.
  * @param cert path of the certificate; null: unset
  * @param key path of its key; null: unset
+ * @returns the absolute paths; null if both are unset
  * @throws ConfigError when one of the two is missing, or the files are not a certificate and its key
  */
 export function readTls(
@@ -40,7 +42,11 @@ export function readTls(
   return files;
 }
 
-/** @throws ConfigError when the file holds no certificates */
+/**
+ * Reads the certificates of a file.
+ * @returns the certificates in PEM, without other text of the file; null without a file
+ * @throws ConfigError when the file cannot be read, or holds no certificate or an invalid one
+ */
 export function readUpstreamCa(file: string | null): string | null {
   if (file === null) return null;
   const refuse = (why: string) => new ConfigError('GW_UPSTREAM_CA', file, why);

@@ -28,7 +28,7 @@ export interface GatewayConfig {
   readonly bedrock_base: string;
   /** Upstreams under their own prefixes, longest prefix first. Their headers are secret: never print. */
   readonly routes: readonly UpstreamRoute[];
-  /** Values of those headers that no answer may show. Secret. */
+  /** Values of the routes' headers that no answer may show. Secret. */
   readonly route_secrets: readonly string[];
   /** Certificate authorities for upstreams in addition to Node's, PEM; null: none. */
   readonly upstream_ca: string | null;

@@ -53,7 +53,10 @@ export const MODEL_VARIABLES = {
   EMBEDDING_API_MODEL: [embeddingModel, 'text-embedding-3-small'],
 } as const satisfies VariableTable;
 
-/** @throws ConfigError when the service is named without the model or the model without the service */
+/**
+ * Makes the section of the model that writes patterns; null if neither service nor model is named.
+ * @throws ConfigError when only one of the two is named
+ */
 export function readDistillModel(v: Values<typeof MODEL_VARIABLES>): DistillModelConfig | null {
   const { DISTILL_MODEL_URL: url, DISTILL_MODEL: model, DISTILL_MODEL_KEY: key } = v;
   if (url !== null && model !== null) return Object.freeze({ url, model, key: key ?? '' });

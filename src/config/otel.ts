@@ -58,7 +58,7 @@ export const OTEL_VARIABLES = {
   GW_OTEL_CONTENT: [onOff, 'off'],
 } as const satisfies VariableTable;
 
-/** @returns null without an address, and with OTEL_SDK_DISABLED */
+/** Makes the section from its variables. @returns null without an address, and with OTEL_SDK_DISABLED */
 export function readOtel(v: Values<typeof OTEL_VARIABLES>): OtelConfig | null {
   const { OTEL_EXPORTER_OTLP_ENDPOINT: base, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: traces } = v;
   if (v.OTEL_SDK_DISABLED || (base === null && traces === null)) return null;

@@ -47,6 +47,7 @@ export const PROXY_VARIABLES = {
 } as const satisfies VariableTable;
 
 /**
+ * Makes the section from its variables.
  * @returns null without a port
  * @throws ConfigError when a network could use the proxy without a key
  */

@@ -89,7 +89,11 @@ export function readTeaching(v: Values<typeof RELEGATION_VARIABLES>): TeachingCo
   return { student_key: v.SVC_STUDENT_KEY ?? '', relegation_wires: v.GW_RELEGATION_WIRES };
 }
 
-/** @returns null without a directory, and with `off` */
+/**
+ * Makes the section from its variables.
+ * @returns null without a directory, and with `off`
+ * @throws ConfigError for a shared place without a directory
+ */
 export function readRelegation(
   v: Values<typeof RELEGATION_VARIABLES>,
   data_dir: string,

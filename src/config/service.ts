@@ -7,12 +7,13 @@ import { countUsableCores } from '../std/usable-cores.ts';
 import { ConfigError } from './config-error.ts';
 import { path, splitList, type Values, type VariableTable, wholeNumber } from './values.ts';
 
-/** Largest number of actor or server threads from which a machine gains. */
+/** Maximum number of threads of each kind. More threads make no machine faster. */
 export const THREADS_MAX = 64;
 
 /**
- * Threads that `auto` stands for, by the least number of usable cores. Measured with one and two cores. With more, three of four
- * cores serve, a second actor thread keeps searches away from capture, and embedding gets one thread for eight cores (bench/notes/cores.md).
+ * Numbers of threads that `auto` stands for, by the least number of usable cores. Only the rows of one and two cores were
+ * measured. In the other rows, three of four cores serve, a second actor thread keeps searches away from capture, and
+ * embedding gets one thread for eight cores (bench/notes/cores.md).
  */
 const THREADS_BY_CORES: readonly { cores: number; server: number; actor: number; compute: number }[] = [
   { cores: 1, server: 1, actor: 1, compute: 1 },
@@ -30,7 +31,10 @@ const RETENTION_DAYS_MAX = 36_500;
 /** Maximum number of names in ALLOWED_HOSTS. */
 const ALLOWED_HOSTS_MAX = 1_000;
 
-/** A start waits for twice the drain until a process that ends is gone (CLAIM_PATIENCE_MS). */
+/**
+ * Maximum STOP_NOTICE_MS. A start waits twice the drain's deadline for a process that ends (CLAIM_PATIENCE_MS), so the
+ * notice may take as long as the drain.
+ */
 const STOP_NOTICE_MS_MAX = DRAIN_DEADLINE_MS;
 
 /** The HTTP server: uWebSockets.js, or Node's own server on platforms for which that has no binary. */
@@ -42,7 +46,7 @@ export interface ServiceConfig {
   readonly log_level: (typeof LOG_LEVELS)[number];
   /** `auto`: uWebSockets.js if it has a binary for the platform. */
   readonly http_server: (typeof HTTP_SERVERS)[number];
-  /** How long the service says that it stops before its listeners close. */
+  /** How long the readiness routes report a stop before the listeners close; 0: the listeners close at once. */
   readonly stop_notice_ms: number;
   /** Absolute. */
   readonly data_dir: string;
@@ -62,11 +66,10 @@ export interface ServiceConfig {
   readonly server_threads: number;
   /** Threads of the embedding pool; they are started when the first text arrives. */
   readonly compute_threads: number;
-  /** Maximum for both ports together. */
   readonly connections: {
-    /** 0: no cap; null: as many as the descriptors permit. */
+    /** Maximum number on both ports together; 0: no cap; null: as many as the descriptors permit. */
     readonly total: number | null;
-    /** 0: no cap; null: a default, only for public addresses. */
+    /** Maximum number from one address; 0: no cap; null: a default, only for public addresses. */
     readonly by_address: number | null;
     /** Minimum rate of a request's body; 0: no minimum. */
     readonly min_upload_bytes_per_sec: number;
@@ -155,7 +158,7 @@ export function chooseThreads(cores: number): { server: number; actor: number; c
   return THREADS_BY_CORES.findLast((row) => row.cores <= cores)!;
 }
 
-/** @throws ConfigError if the file is not a key, or if other users may read it */
+/** Reads the data key; null without a file. @throws ConfigError if the file is not a key, or if other users may read it */
 function readDataKey(file: string | null): Uint8Array | null {
   if (file === null) return null;
   try {

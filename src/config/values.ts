@@ -20,7 +20,7 @@ const NOTE_CHARACTERS = 200;
 /** Maximum number of keys in SVC_KEYS. Each is compared with every credential. */
 export const STATIC_KEYS_MAX = 1_000;
 
-/** @throws ConfigError when the text is not allowed */
+/** Parses the value of a variable or flag. @throws ConfigError when the text is not allowed */
 export function parseText<T>(name: string, schema: z.ZodType<T>, text: string): T {
   const result = schema.safeParse(text);
   if (result.success) return result.data;
@@ -136,7 +136,7 @@ export function splitList(text: string): string[] {
     .filter((part) => part !== '');
 }
 
-/** @returns undefined for text that is not JSON */
+/** Parses JSON. @returns undefined for text that is not JSON */
 export function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);

@@ -49,7 +49,7 @@ const KEY_UNITS = 24;
 
 type Input = Readonly<Record<string, unknown>>;
 
-/** @returns null for an event that is not reported, and for input that is not an event */
+/** Reads an event of a client. @returns null for an unknown event, and for input that is not an event of a run */
 export function readHookEvent(client: ClientName, input: unknown): HookEvent | null {
   if (typeof input !== 'object' || input === null || Array.isArray(input)) return null;
   const given = input as Input;

@@ -1,7 +1,7 @@
 /**
  * `understudy hook CLIENT`: the client runs this command for each event, as a separate process. The agent waits for the
- * process, so it loads few modules and has a deadline. After any failure it exits with 0 and without output. Command
- * line.
+ * process, so it loads few modules and has a deadline. After any failure it exits with 0, and without output on standard
+ * output. Command line.
  */
 import { readEnvironment } from '../client/environment.ts';
 import { parseExact } from '../std/exact-json.ts';
@@ -9,7 +9,7 @@ import { type HookEvent, isClient, readHookEvent } from './event.ts';
 import { sweepJournals } from './run-journal.ts';
 import { reportEvent } from './run-reporter.ts';
 
-/** Maximum time from the start of the process to the last answer. */
+/** Maximum time from the start of the process to the last answer; `--timeout-ms` replaces it. */
 const TIMEOUT_MS = 1_500;
 /** Maximum time from the deadline to the exit. It is needed because a client may never close the input. */
 const GRACE_MS = 1_000;
@@ -27,7 +27,7 @@ interface HookFlags {
 }
 
 /**
- * Ends the process.
+ * Handles the event on standard input, and ends the process.
  * @param argv the arguments after `understudy hook`
  */
 export async function runHook([client, ...words]: readonly string[]): Promise<never> {

@@ -23,7 +23,7 @@ const BLANK = /[ \t\r\n]*/y;
 const STRING = /"(?:[^"\\]|\\.)*"/y;
 const OTHER = /[^,\]} \t\r\n]+/y;
 
-/** @throws RangeError for text that is nested too deeply */
+/** Finds the parts of a JSON text. @throws RangeError for text that is nested too deeply */
 export function readPlaces(text: string): JsonNode {
   return readNode(text, skip(BLANK, text, 0));
 }
@@ -103,7 +103,7 @@ export function addMember(
   return `${text.slice(0, start + 1)}${before}${written}${after}${text.slice(end - 1)}`;
 }
 
-/** @param before the text before the member. If it contains a line end, the value is written on several lines */
+/** Writes a member. @param before the text before the member. If it has a line end, the value is written on several lines */
 function write(key: string | null, value: unknown, before: string, unit: string): string {
   const lines = before.includes('\n') ? unit : '';
   const colon = lines === '' ? ':' : ': ';

@@ -10,7 +10,7 @@ import { makeFolder } from '../std/folder.ts';
 
 /** Files that are older than this are removed. Sessions are shorter. */
 const KEPT_MS = 7 * 24 * 3_600_000;
-/** Maximum number of files that are checked in one clean-up. The next clean-up continues with the rest. */
+/** Maximum number of files that one clean-up checks. Further files are checked once some of these have been removed. */
 const SWEPT_FILES = 1_000;
 /**
  * Maximum time between the starts of two hooks for one event. A repetition of the same tool call comes later, because
@@ -31,7 +31,8 @@ export class RunJournal {
   #lines: string[];
 
   /**
-   * @throws a file system error if the folder cannot be created
+   * Reads the file of a run, if there is one.
+   * @throws a file system error if the folder cannot be created, or the file cannot be read
    */
   constructor(run_id: string, folder = journalFolder()) {
     makeFolder(folder, 0o700);
@@ -40,6 +41,7 @@ export class RunJournal {
     this.#lines = readLines(this.#path);
   }
 
+  /** Whether the service knows the run. */
   get isStarted(): boolean {
     return this.#lines.includes('started');
   }
@@ -59,6 +61,7 @@ export class RunJournal {
   }
 
   /**
+   * Returns the index of a step, and records the step if it is new.
    * @param key the key of the event
    * @param at_ms when this process started
    * @returns the step's index in the run; the same for the same event, which a client may report to two hooks
@@ -71,9 +74,7 @@ export class RunJournal {
     return this.#find(key, at_ms);
   }
 
-  /**
-   * @returns -1 for an event that is not recorded
-   */
+  /** Returns the index of a recorded step; −1 for an event that is not recorded. */
   #find(key: string, at_ms: number): number {
     return this.#lines
       .filter((line) => line.startsWith('step '))

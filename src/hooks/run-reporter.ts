@@ -20,12 +20,17 @@ interface ReporterOptions {
 
 /** The service's maximum length of a task. */
 const TASK_UNITS = 65_536;
-/** Statuses by which a running service refuses this user's requests. The service is then not called for a while. */
+/**
+ * Statuses by which a running service refuses this user's requests. After one of these, after a status of 500 or more,
+ * and after a step that is not accepted, the service is not called for a while.
+ */
 const REFUSALS = new Set([401, 403, 429]);
 
 /**
+ * Reports an event to the service.
  * @returns the text that the agent should read now; otherwise null
- * @throws Error if the service does not answer. Later events then do not wait for the service
+ * @throws Error if the service does not answer or refuses the event, after which the service is not called for a while;
+ *   also if this is the case now
  */
 export async function reportEvent(
   event: Exclude<HookEvent, { kind: 'session' }>,
@@ -126,7 +131,7 @@ class RunReporter {
     return `/v1/monitor/runs/${encodeURIComponent(this.#runId)}`;
   }
 
-  /** @throws Error for an answer after which the service is not called for a while */
+  /** Sends a request. @throws Error for an answer after which the service is not called for a while */
   async #post(path: string, body: object): Promise<Answer> {
     const { base_url, deadline_ms } = this.#options;
     const answer = await this.#transport.send({

@@ -56,9 +56,7 @@ function writeSettings(client: ClientName, command: string): string {
   return `${JSON.stringify({ hooks }, null, 2)}\n`;
 }
 
-/**
- * @throws SettingsFault for settings that the client could not read, or not read as hooks
- */
+/** Checks the form of the settings. @throws SettingsFault for settings that the client could not read as hooks */
 function checkSettings(text: string): void {
   const { hooks } = readObject(text);
   if (hooks === undefined) return;
@@ -82,7 +80,7 @@ function hasOurs(client: ClientName, text: string, command: string): boolean {
   return found.length === wanted.length && wanted.every((name) => found.includes(name));
 }
 
-/** @param keepsEvents whether events without hooks stay, because hooks are added to them again */
+/** Removes all hooks of Understudy. @param keepsEvents whether events without hooks stay, because hooks are added to them again */
 function removeOurs(text: string, keepsEvents: boolean): string {
   for (let edited = text; ; ) {
     const next = removeOne(edited, keepsEvents);
@@ -91,7 +89,7 @@ function removeOurs(text: string, keepsEvents: boolean): string {
   }
 }
 
-/** @returns null if the text has no more hooks of Understudy */
+/** Removes one hook of Understudy, and what becomes empty by that. @returns null if the text has no more of these hooks */
 function removeOne(text: string, keepsEvents: boolean): string | null {
   const root = readPlaces(text);
   const hooks = findMember(root, 'hooks');

@@ -77,7 +77,7 @@ export class AgentSteps {
     this.#run = run;
   }
 
-  /** @returns the steps of the run. All integrations of a run share this object */
+  /** Returns the steps of the run. All integrations of a run share this object. */
   static of(run: WatchedRun): AgentSteps {
     const known = stepsOfRuns.get(run);
     if (known !== undefined) return known;
@@ -161,7 +161,7 @@ export class AgentSteps {
     });
   }
 
-  /** @returns the intervention for the next model call, once; null: none */
+  /** Returns the intervention for the next model call, once; null: none. */
   takeIntervention(): Intervention | null {
     const returned = this.#returned;
     this.#returned = null;
@@ -173,7 +173,7 @@ export class AgentSteps {
     this.#returned = said;
   }
 
-  /** @returns the first call with that id that waits for its result */
+  /** Removes and returns the first call with that id that waits for its result; undefined: no call waits. */
   #take(id: string): PendingCall | undefined {
     const waiting = this.#calls.get(id);
     const pending = waiting?.shift();

@@ -78,9 +78,10 @@ export function readAnswer(steps: AgentSteps, content: readonly Part[], usage: U
 }
 
 /**
- * @param onEnd called when the parts have passed, or when the next model call contains the results of the answer's
- * calls
- * @returns the same parts; the answer is logged when they have passed
+ * Passes on the parts of a streamed answer, and logs the answer at its `finish` part.
+ * @param onEnd called when the parts have passed or the agent has left the stream; if calls of the answer wait for their
+ *   results, called when the next model call contains them
+ * @returns the same parts
  */
 export function tapAnswer<StreamPart>(
   integration: Integration,

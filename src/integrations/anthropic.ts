@@ -148,7 +148,7 @@ async function tell(
   }
 }
 
-/** @returns null if another middleware has replaced the body by something that cannot be read */
+/** Adds a text to a request. @returns null if another middleware has replaced the body by something that cannot be read */
 function addText(request: APIRequest, text: string): APIRequest | null {
   try {
     const params = parseExact(String(request.body)) as MessageCreateParamsBase & { thread?: unknown };
@@ -174,8 +174,10 @@ function addToTurn(params: MessageCreateParamsBase, text: string): MessageCreate
 }
 
 /**
+ * Reads the answer of a streamed response while the bytes pass.
+ * @param onAnswer called with the answer once it is complete, at the latest when the agent has read the stream to its end
  * @param onEnd called when the agent has read the stream to its end or has left it
- * @returns the response with the same bytes; its answer is known before the agent has read it to its end
+ * @returns a response with the same bytes
  */
 function tap(response: Response, onAnswer: (answer: ModelAnswer) => void, onEnd: () => void): Response {
   if (response.body === null) {

@@ -59,7 +59,8 @@ function keepObject(thrown: unknown): void {
 }
 
 /**
- * @param own the original property, which is restored after the first reading or writing
+ * Replaces a property of an error for one reading or writing.
+ * @param own the original property, which is restored afterwards; undefined: there is none, and only reading ends this
  * @param answer the value for the reader
  */
 function answerOnce(

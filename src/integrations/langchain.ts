@@ -175,7 +175,7 @@ export function withIntervention(messages: BaseMessage[], options: WatchOptions 
   return [addText(first as SystemMessage, said.text), ...rest];
 }
 
-/** @returns the system prompt with the text at its end */
+/** Returns the system prompt with the text at its end. */
 export function addText(system: SystemMessage, text: string): SystemMessage {
   if (system.text === '') return new SystemMessage(text);
   return system.concat(typeof system.content === 'string' ? `\n\n${text}` : text);

@@ -148,7 +148,7 @@ class Turns {
     return made;
   }
 
-  /** @param input the input with which the agent is started */
+  /** Notes the calls that were made before the agent started. @param input the input with which the agent is started */
   began(context: Context, input: readonly AgentInputItem[]): void {
     // After a hand-over, the new agent continues the conversation of the previous agent.
     if (this.#handedOver.delete(context)) return;
@@ -188,7 +188,7 @@ class Turns {
     this.#steps.answered({ text: output, thinking: '', calls: [], tokens: this.#takeTokens(context) });
   }
 
-  /** @param input the input of the next model call */
+  /** Logs the calls whose results are in the input. @param input the input of the next model call */
   read(input: readonly AgentInputItem[]): void {
     const { results, calls, text, thinking } = lastTurn(input);
     const ids = new Set(results.map(({ callId }) => callId));
@@ -215,7 +215,10 @@ class Turns {
     this.#log(ended, text, thinking);
   }
 
-  /** @returns the intervention for the present model call, once; null: none */
+  /**
+   * Returns the intervention for the present model call; null: none. Returns an intervention again if the turn of its
+   * model call has ended without an answer.
+   */
   takeIntervention(): Intervention | null {
     const unheard = this.#told.find(({ span }) => span !== null && span.endedAt !== null);
     const said = unheard?.said ?? this.#steps.takeIntervention();

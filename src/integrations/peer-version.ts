@@ -9,6 +9,7 @@ import { CLIENT_VERSION } from '../client/options.ts';
 import type { Integration } from './watched-run.ts';
 
 /**
+ * Checks the version of the installed framework.
  * @param range the range in the package's `peerDependencies`, such as `>=1.2.3 <2`
  * @throws Error that names both versions, if the framework's is outside of the range. A framework that is not in a
  *   `node_modules` above this file (bundled, Plug'n'Play) is not checked
@@ -19,7 +20,7 @@ export function requirePeer({ name }: Integration, peer: string, range: string):
   throw new Error(`${name} ${CLIENT_VERSION} needs ${peer} ${range}, but ${peer} ${version} is installed`);
 }
 
-/** @returns the version of the package that an import in this file would load; null: unknown */
+/** Returns the version of the package that an import in this file would load; null: unknown. */
 function findVersion(peer: string): string | null {
   try {
     let folder = dirname(fileURLToPath(import.meta.url));

@@ -15,7 +15,10 @@ export interface Integration {
   framework: string;
 }
 
-/** @returns null outside of runs, where nothing is watched */
+/**
+ * Returns the steps of the watched run, and names the run's framework if it has none. null: there is no run, so nothing
+ * is watched.
+ */
 export function stepsAround({ framework }: Integration, { run }: WatchOptions): AgentSteps | null {
   const watched = run ?? currentRun();
   if (watched === null) return null;

@@ -57,8 +57,11 @@ interface Position {
 /** Exchanges of one request. */
 interface Batch {
   spans: WrittenSpan[];
+  /** Id of the last stored exchange that was read for the batch. */
   last_id: number;
+  /** Number of turns with spans. */
   exchanges: number;
+  /** Number of exchanges that could not be read. */
   missing: number;
 }
 
@@ -108,7 +111,7 @@ export class SpanExport {
     this.#stopping.abort();
   }
 
-  /** @returns false if sending failed. The function has then waited, and must be called again */
+  /** Sends all stored turns. @returns false if sending failed. The function has then waited, and must be called again */
   async #sendAll(isLast: boolean): Promise<boolean> {
     this.#lastId = this.#turns.refresh();
     this.#leaveBehind();
@@ -164,7 +167,7 @@ export class SpanExport {
     return batch;
   }
 
-  /** @returns false when the batch must be sent again, or the service stops */
+  /** Sends a batch, and advances the position. @returns false if the batch must be sent again, now or after a restart */
   async #send(batch: Batch): Promise<boolean> {
     const missing: Partial<Record<GivenUpCause, number>> =
       batch.missing > 0 ? { unreadable: batch.missing } : {};

@@ -130,7 +130,7 @@ export class ToolFailures {
     this.#bySpan.set(place, this.#bySpan.get(place) ?? reason);
   }
 
-  /** @returns why the call failed; null: it failed without a reason; undefined: it did not fail */
+  /** Returns why the call failed; null: it failed without a reason; undefined: it did not fail. */
   of({ trace_id, span_id }: OtlpSpan): string | null | undefined {
     return this.#bySpan.get(`${trace_id}:${span_id}`);
   }

@@ -130,7 +130,7 @@ class GrowingRun implements ToldRun {
 class ToldRuns {
   readonly #runs = new Map<string, GrowingRun>();
 
-  /** @returns null for a record that names no run */
+  /** Finds or makes the run of a record. @returns null for a record that names no run */
   of(run_id: string, origin: Origin): GrowingRun | null {
     if (run_id === '') return null;
     let run = this.#runs.get(run_id);
@@ -268,7 +268,10 @@ function readResults(span: OtlpSpan): ToolStep[] {
 
 type Part = SpanMessage['parts'][number];
 
-/** @param place the result's place in the conversation, which is the same when the result is repeated */
+/**
+ * Makes the step of a call and its result.
+ * @param place the result's place in the conversation, which is the same when a later request repeats the result
+ */
 function readResult(
   { start_ms }: OtlpSpan,
   call: Part,

@@ -14,7 +14,11 @@ const FORM = /^(?!ff)[\da-f]{2}-(?!0{32})([\da-f]{32})-(?!0{16})([\da-f]{16})-([
 /** Length of `tracestate` that W3C's recommendation requires to be kept. */
 const STATE_CHARACTERS = 512;
 
-/** @returns null without a valid `traceparent`; an invalid header counts as absent */
+/**
+ * Reads the client's span from the headers.
+ * @returns null unless there is exactly one `traceparent` and it is valid. A longer `tracestate` than STATE_CHARACTERS
+ *   counts as absent
+ */
 export function readTraceParent(
   headers: readonly (readonly [name: string, value: string])[],
 ): TraceParent | null {

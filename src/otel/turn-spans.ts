@@ -315,7 +315,7 @@ function isStreamed({ response }: ExchangeRecord): boolean {
   );
 }
 
-/** @returns null for a turn without an error */
+/** Returns the value of `error.type`; null for a turn without an error. */
 function errorOf({ status, aborted, end_cause }: ExchangeRecord, turn: NormalTurn | null): string | null {
   if (end_cause !== undefined && end_cause !== 'upstream_status') return end_cause;
   if (status >= 400) return String(status);

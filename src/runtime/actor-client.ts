@@ -40,7 +40,7 @@ const DEFAULT_ACTOR_CLIENT_LIMITS: ActorClientLimits = { max_pending_asks: 262_1
 interface ActorClientStats {
   /** Number of unanswered asks. */
   asks_pending: number;
-  /** By actor thread; null while the thread is down. */
+  /** By number of the host; null while the host is down. */
   links: (LinkStats | null)[];
 }
 
@@ -48,7 +48,8 @@ interface ActorClientStats {
 export interface Asker extends Teller {
   /**
    * Sends a message and waits for the answer.
-   * @throws RuntimeError (as rejection): the runtime's codes, or the actor's own refusal
+   * @throws RuntimeError (as rejection): the runtime's codes, or the actor's own refusal; msgpack's error for a payload
+   *   that cannot be encoded
    */
   ask(to: ActorAddress, name: string, payload: unknown, options?: AskOptions): Promise<unknown>;
 }
@@ -100,7 +101,7 @@ export class ActorClient implements Asker {
     this.#links = new Array(countHosts(placement)).fill(null);
   }
 
-  /** Adds the link to an actor thread; an earlier link to the same thread is closed first. */
+  /** Adds the link to a host; an earlier link to the same host is closed first. A closed client closes the link. */
   attach(host: number, link: Link): void {
     if (this.#closed) return link.close();
     this.#links[host]?.close();
@@ -115,13 +116,13 @@ export class ActorClient implements Asker {
     }
   }
 
-  /** Whether messages to that actor thread can be sent. */
+  /** Whether the client has a link to that host. */
   isUp(host: number): boolean {
     return this.#links[host] != null;
   }
 
   /**
-   * Calls the listener when an actor thread becomes reachable (again).
+   * Calls the listener when a host becomes reachable (again).
    * @returns a function that removes the listener
    */
   onHostUp(listener: (host: number) => void): () => void {
@@ -129,7 +130,7 @@ export class ActorClient implements Asker {
   }
 
   /**
-   * Calls the listener when an actor thread has died or stopped; its unanswered asks have already failed.
+   * Calls the listener when a host has died or stopped; the asks that it has not answered have already failed.
    * @returns a function that removes the listener
    */
   onHostDown(listener: (host: number) => void): () => void {
@@ -137,8 +138,7 @@ export class ActorClient implements Asker {
   }
 
   /**
-   * Resolves when the given actor thread is up; without a number, when all of them are. Rejects if the client is closed
-   * first.
+   * Resolves when the given host is up; without a number, when all hosts are. Rejects if the client is closed first.
    */
   waitUp(host: number | null = null): Promise<void> {
     if (host === null ? this.#allUp() : this.isUp(host)) return Promise.resolve();
@@ -163,8 +163,9 @@ export class ActorClient implements Asker {
   }
 
   /**
-   * Like `ask`, but with a callback. The callback is called exactly once. If the ask is refused, that happens before
-   * this returns.
+   * Like `ask`, but with a callback. The callback is called exactly once. If the client itself refuses the ask, the
+   * callback is called before this returns.
+   * @throws msgpack's error if the payload cannot be encoded; the callback is then not called
    */
   request(to: ActorAddress, name: string, payload: unknown, options: AskOptions, settle: Settle): void {
     const refuse = (code: RuntimeErrorCode, reason: DeadLetterReason | null): void => {
@@ -206,8 +207,9 @@ export class ActorClient implements Asker {
   }
 
   /**
-   * Calls the listener for everything that actors publish on a topic from now on. Messages published while an actor
-   * thread is down or restarting are missed.
+   * Calls the listener for everything that actors publish on a topic from now on. The listener misses what actors of a
+   * host publish before the client has its new link to a host that has restarted, and what does not fit into a full
+   * link.
    * @returns a function that ends the subscription
    */
   subscribe(topic: string, listener: (payload: unknown) => void): () => void {
@@ -227,7 +229,8 @@ export class ActorClient implements Asker {
 
   /**
    * Resolves when two conditions hold: all messages sent so far have arrived in mailboxes, or their threads have died;
-   * and this thread can read the stored effects of all asks that were answered so far.
+   * and this thread can read the stored effects of all asks that were answered so far. Does not wait for a host whose
+   * link is full.
    */
   async fence(): Promise<void> {
     const waits: Promise<void>[] = [];
@@ -292,7 +295,7 @@ export class ActorClient implements Asker {
     }
   }
 
-  /** Handles the end of the thread behind the link. Asks that wait for it fail now, not at their deadlines. */
+  /** Handles the end of the host behind the link. Asks that wait for that host fail now, not at their deadlines. */
   #lose(host: number, link: Link): void {
     if (this.#links[host] !== link) return;
     this.#links[host] = null;

@@ -15,17 +15,16 @@ import type { Placement } from './protocol.ts';
 import { openRemoteClient } from './remote-actor-client.ts';
 import { loopScheduler } from './scheduler.ts';
 
-/** The input of a thread at its start; `control` and the ports of `clients` are transferred. */
+/** The input of a thread at its start; its ports are transferred. */
 export interface ThreadTask<Options = unknown> {
+  /** The number of the thread's host in the placement. */
   index: number;
   placement: Placement;
+  /** The port on which the thread offers its ThreadControl. */
   control: MessagePort;
-  /**
-   * The port from `ActorThreads.offerClient`, with which other code on this thread asks actors of any thread.
-   * Transferred.
-   */
+  /** The port from `ActorThreads.offerClient`, with which the thread's adapters ask actors of any thread. */
   client: MessagePort;
-  /** A comlink port to the stateless pool; null without a pool. Transferred. */
+  /** A comlink port to the stateless pool; null without a pool. */
   compute: MessagePort | null;
   /** Plain data for the thread's composition root: paths and switches. */
   options: Options;
@@ -36,6 +35,7 @@ export type ComputeTask = (task: string, input: unknown) => Promise<unknown>;
 
 /** The calls of the main thread, through comlink. */
 export interface ThreadControl {
+  /** Returns the thread's index, which shows that the thread is not blocked. */
   ping(): number;
   connectClient(end: LinkEnd): void;
   connectPeer(index: number, end: LinkEnd): void;

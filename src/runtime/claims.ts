@@ -1,6 +1,7 @@
 /**
- * Decides where actors of moving kinds run: on the host whose thread first sent them a message. They stay there until
- * they leave memory. An agent sends all requests of a run over one connection, so the run is placed on that
+ * Decides where actors of moving kinds run: on the host whose thread first sent them a message. If that thread has no
+ * host for the kind, the address's hash chooses the host. The actors stay there until they leave memory. An agent
+ * usually sends all requests of a run over one connection, so the run is placed on that
  * connection's thread, and its messages do not leave the thread. The table is in memory that all threads of a process
  * share. Any thread.
  *
@@ -13,8 +14,8 @@
 /** Number of slots; the table takes 256 KiB. Actors that share a slot by chance run on the same thread. */
 const SLOTS = 65_536;
 /**
- * A word has 7 bits for the owner (0: unclaimed). The other bits count messages in transit. Their number is bounded by
- * the limit of pending asks.
+ * A word has 7 bits for the owner (0: unclaimed). The other bits count messages in transit, which the links bound by
+ * their bytes.
  */
 const OWNER_BITS = 7;
 const OWNER_MASK = (1 << OWNER_BITS) - 1;
@@ -51,9 +52,10 @@ export class Claims {
   }
 
   /**
-   * Finds the owner for a message, and counts the message as in transit unless the sender is the owner.
+   * Returns the owner for a message, after `heir` has become the owner of an unclaimed slot. Counts the message as in
+   * transit, unless the sender is the owner.
    * @param sender number of the host on the sender's own thread; −1: that thread has no host
-   * @param heir becomes the owner of an unclaimed slot
+   * @param heir number of the host that becomes the owner of an unclaimed slot
    */
   enter(slot: number, sender: number, heir: number): number {
     const words = this.#words;

@@ -20,7 +20,10 @@ interface ComputePoolOptions {
   options: unknown;
   /** Maximum number of calls that wait for a thread; further calls are refused. */
   queue_calls_max: number;
-  /** A call that takes longer fails, and its thread is terminated and replaced. */
+  /**
+   * A call that takes longer, including its wait for a thread, fails. If a thread was running the call, the thread is
+   * terminated and replaced.
+   */
   call_deadline_ms: number;
 }
 

@@ -4,7 +4,8 @@
  * calls fail, and the next call opens another channel. Any thread calls; the other end is in a pool thread.
  *
  * The pool does not see these calls. So after a call that takes too long, the channel makes another call through the
- * pool. If the pool thread hangs, that call exceeds its deadline, and the pool terminates the thread.
+ * pool. If the pool gives that call to a thread that hangs, the call exceeds its deadline, and the pool terminates the
+ * thread.
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { ComputeTask } from './actor-thread.ts';
@@ -136,7 +137,7 @@ export class DirectChannel {
   }
 }
 
-/** In a pool thread: answers the calls that arrive at the port, concurrently. */
+/** Answers the calls that arrive at the port, concurrently. For pool threads. */
 export function serveChannel(port: MessagePort, run: ComputeTask): void {
   port.on('message', ({ id, task, input }: ChannelCall) => {
     run(task, input).then(

@@ -7,7 +7,7 @@
 const RUNTIME_ERRORS = {
   /** The actor's thread is down. Unless it failed too often or the program ends, it is being started again. */
   host_down: { retryable: true },
-  /** The actor's mailbox is full. */
+  /** The actor's mailbox is full, or the actor keeps too many answers for later. */
   mailbox_full: { retryable: true },
   /** The mailbox was full, and this message was dropped by its overflow rule. */
   message_dropped: { retryable: true },
@@ -17,24 +17,27 @@ const RUNTIME_ERRORS = {
   too_many_asks: { retryable: true },
   /** No answer within the deadline; whether the message was handled is unknown. */
   deadline_exceeded: { retryable: true },
-  /** The handler threw an exception; none of its effects was performed. */
+  /** The handler threw an exception, or requested an effect that is impossible. None of its effects was performed. */
   actor_failed: { retryable: false },
   /**
    * Another process owns the actor now, in a store that several processes share. Nothing of this message was stored.
    */
   actor_moved: { retryable: true },
-  /** The actor was restarted before it answered. */
+  /**
+   * The actor kept the answer for later, and was restarted, or taken by another process, before it answered. Events of
+   * the message may be stored.
+   */
   actor_restarted: { retryable: true },
-  /** The actor failed too often, or could not be started; it is tried again later. */
+  /** The actor failed too often, or could not be started. After a while, the next message starts it again. */
   actor_stopped: { retryable: true },
-  /** The limit of actors of that kind in memory is reached, and none can be passivated. */
+  /** The host has its maximum number of actors of that kind, and none of those that it checked is idle. */
   too_many_actors: { retryable: true },
   /**
    * The journal could not store the events, and the actor returns to its stored state; or the journal could not be
    * read.
    */
   storage_unavailable: { retryable: true },
-  /** The thread is shutting down. */
+  /** The host is shutting down, or the asking client is closed. */
   draining: { retryable: true },
   /** No such kind of actor. */
   unknown_kind: { retryable: false },
@@ -42,7 +45,7 @@ const RUNTIME_ERRORS = {
   unknown_message: { retryable: false },
   /** The handler neither answered nor kept the answer for later, or its answer is not plain data. */
   no_reply: { retryable: false },
-  /** The address's key is empty or too long. */
+  /** The address's key is empty, too long or not valid Unicode. */
   bad_address: { retryable: false },
 } as const satisfies Record<string, { retryable: boolean }>;
 

@@ -5,14 +5,18 @@
 import { describeError } from './error.ts';
 import type { ActorAddress } from './protocol.ts';
 
-/** A failure inside a host, for the log. Contains no payload. */
+/** A failure inside a host, for the log. The host adds no payload, but the handler's error may contain a part of one. */
 export interface HostReport {
   kind: string;
   key: string;
-  /** The message, `activate`, or `commit`. */
+  /** The name of the message, `activate`, `commit` or `snapshot`; for a lost output without a name, its type. */
   during: string;
+  /** The stack of the error, if it has one. */
   error: string;
-  /** The consequence. */
+  /**
+   * The consequence. `restart`: the actor starts again from its stored state. `stop`: the actor is stopped. `lost`: an
+   * output was not sent or a snapshot was not taken, and the actor continues.
+   */
   outcome: 'restart' | 'stop' | 'lost';
 }
 

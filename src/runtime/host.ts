@@ -35,7 +35,7 @@ import type { ActorAddress, AnyBehaviour, Placement } from './protocol.ts';
 import type { Scheduler } from './scheduler.ts';
 import type { KindPolicy } from './supervision.ts';
 
-/** A kind of actor with its thread's policy and adapters. */
+/** A kind of actor with its bounds. */
 export interface KindDefinition {
   behaviour: AnyBehaviour;
   policy: KindPolicy;
@@ -51,15 +51,15 @@ export interface HostParts extends EffectPerformers {
   journal: JournalStore | null;
   /** Interval at which the host releases slots without actors; default RELEASE_EVERY_MS. */
   release_every_ms?: number;
-  /** Called for every failure of an actor. */
+  /** Called for every failure of an actor, and for every output or snapshot that cannot be encoded. */
   report(report: HostReport): void;
 }
 
 /** Maximum number of messages that one actor handles before the next ready actor has its turn. */
 const FAIR_SHARE = 16;
 /**
- * Maximum number of messages handled before the event loop ticks; only chains of tells between actors of this host
- * reach it.
+ * After about this many messages, the host lets the event loop tick. Chains of tells between actors of this host can
+ * reach this number, and messages that have waited for a commit or a load.
  */
 const RUN_BUDGET = 4096;
 
@@ -156,7 +156,7 @@ export class ActorHost {
     this.#adopt(link, isOwn);
   }
 
-  /** Takes a link to another host, for tells to its actors. Replaces an earlier link to this host. */
+  /** Takes a link to host `index`, for tells to the actors of that host. Replaces an earlier link to that host. */
   attachPeer(index: number, link: Link): void {
     this.#links.addPeer(index, link);
     this.#adopt(link, false);
@@ -172,8 +172,8 @@ export class ActorHost {
 
   /**
    * Accepts only messages of other actors from now on, finishes the accepted ones, makes everything durable and
-   * passivates all actors. Pending timers are dropped. Another draining thread may still send messages here, so a
-   * caller that drains several threads repeats this until the numbers no longer change.
+   * passivates all actors that keep no answers for later. Pending timers are dropped. Another draining thread may still
+   * send messages to this host, so a caller that drains several threads repeats this until the numbers no longer change.
    * @returns number of messages handled since the start
    */
   drain(): Promise<number> {

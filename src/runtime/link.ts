@@ -6,8 +6,9 @@ import type { ErrorData } from './error.ts';
 import type { ActorAddress } from './protocol.ts';
 
 /**
- * A message on a link. Payloads are plain data that msgpack can encode; `bodies` are raw bytes beside the payload. If
- * all bodies are in shared memory, they are not copied, and both sides use the same bytes.
+ * A message on a link. Payloads are plain data that msgpack can encode; `bodies` are raw bytes beside the payload. A
+ * link between threads copies the bodies, unless all bodies of the frame are in shared memory: then both sides use the
+ * same bytes.
  */
 export type Frame =
   | {
@@ -47,25 +48,27 @@ export function packPayload(payload: unknown): unknown {
   return payload instanceof PackablePayload ? payload.pack() : payload;
 }
 
-/** Totals since the link was created. */
+/** Totals since the link was created, and the bytes that are in flight now. */
 export interface LinkStats {
   bytes_sent: number;
   batches_sent: number;
   /** Frames that `send` refused because the link was full. */
   refused: number;
-  /** Bytes sent that the other side has not received yet. */
+  /** Bytes sent that the other side has not read yet, without bodies in shared memory. */
   bytes_in_flight: number;
 }
 
 /** One end of an ordered, bounded, two-way channel of frames. */
 export interface Link {
   /**
-   * Queues the frame for the next batch. Its payload and bodies are copied before this returns, except bodies in shared
-   * memory.
-   * @returns false when the link is closed, or full: `bytes_in_flight` would exceed the limit
+   * Queues the frame for the next batch, after it has copied the payload, and the bodies unless all are in shared
+   * memory. A link within a thread copies nothing: the other end handles the frame before this returns.
+   * @returns false when the link is closed, or full: `bytes_in_flight` would exceed the limit. A frame larger than the
+   *   limit is sent if nothing is in flight
+   * @throws msgpack's error if the payload cannot be encoded
    */
   send(frame: Frame): boolean;
-  /** Sends the batch now instead of at the end of the tick. A batch of tells alone may wait a moment longer. */
+  /** Sends the batch now instead of at the end of the tick. A batch of tells without bodies may wait a moment longer. */
   flush(): void;
   /** Flushes, then closes both ends; frames received but not yet delivered are dropped. */
   close(): void;

@@ -1,7 +1,7 @@
 /**
  * A Link within one thread: a sent frame is delivered at once. Frames are not copied, so neither side may change what
- * it has sent or received. No frame is ever in transit, so the link needs no bound. If a mailbox is full, the message
- * is refused. Any thread.
+ * it has sent or received. No frame is ever in transit, so the link needs no bound: the mailboxes bound the messages
+ * that wait. Any thread.
  */
 import type { Frame, Link, LinkStats } from './link.ts';
 

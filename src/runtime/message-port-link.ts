@@ -38,11 +38,14 @@ export interface LinkEnd {
 const DEFAULT_MAX_IN_FLIGHT_BYTES = 256 * 1024 * 1024;
 
 const SLAB_BYTES = 64 * 1024;
-/** A smaller batch is copied and the slab is kept, because transferring the slab costs more than copying few bytes. */
+/**
+ * A batch of at most this size is copied and the slab is kept, because transferring the slab costs more than copying few
+ * bytes.
+ */
 const COPY_BELOW_BYTES = 8 * 1024;
 /** Maximum delay of a tell that waits for other frames. */
 const TELL_DELAY_MS = 2;
-/** Maximum time per tick for incoming frames, because the thread may also serve sockets. */
+/** After this time, a tick reads no further slab, because the thread may also serve sockets. */
 const TURN_BUDGET_MS = 4;
 /** The counters have 32 bits; a larger difference would be ambiguous. */
 const IN_FLIGHT_CEILING_BYTES = 2 ** 31 - 1;

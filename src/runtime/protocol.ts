@@ -21,7 +21,7 @@ export function isValidKey(key: string): boolean {
   return key.length > 0 && key.length <= MAX_KEY_LENGTH && key.isWellFormed();
 }
 
-/** A message of a protocol: its payload and its answer (`undefined`: it has no answer). */
+/** A message of a protocol: its payload, and its answer. `reply` is `undefined` if the message has no answer. */
 interface MessageShape {
   request: unknown;
   reply: unknown;
@@ -30,7 +30,10 @@ interface MessageShape {
 /** A protocol maps message names to shapes: `type P = { take: { request: { cost: number }; reply: boolean } }`. */
 type Protocol<P> = { [N in keyof P]: MessageShape };
 
-/** Identifies an ask whose answer a handler keeps for later. Valid until the ask is answered or the actor restarts. */
+/**
+ * Identifies an ask whose answer a handler keeps for later. The token is valid until the ask is answered, or the actor
+ * restarts, stops or moves to another process.
+ */
 export type ReplyToken = number;
 
 /** An actor's refusal; becomes a RuntimeError in the asking thread. */
@@ -68,7 +71,7 @@ export type RowWrite =
 /**
  * All actions that a handler can request from the runtime, as data. After the handler has returned, its events are
  * added to the next commit, and its timers are set or cancelled. The other effects are performed in order, when all
- * events that the actor has recorded are stored.
+ * events that the actor has recorded up to then are stored.
  */
 export type Effect =
   | { type: 'persist'; event: unknown; rows: readonly RowWrite[] }
@@ -118,9 +121,15 @@ export interface Context<State, Event, Internal, Reply> extends Teller {
   reply(value: Reply): void;
   /** Answers this message with an error, otherwise like `reply`. */
   refuse(error: Refusal): void;
-  /** Keeps the answer for later; give the token to `replyTo` or `refuseTo` in a later message. */
+  /**
+   * Keeps the answer for later; give the token to `replyTo` or `refuseTo` in a later message. Without an asker, an
+   * answer to the token is dropped.
+   * @throws TypeError if the message was answered before
+   */
   holdReply(): ReplyToken;
+  /** Answers the ask of the token. If the token is not valid any more, the answer becomes a dead letter. */
   replyTo(token: ReplyToken, value: unknown): void;
+  /** Answers the ask of the token with an error, otherwise like `replyTo`. */
   refuseTo(token: ReplyToken, error: Refusal): void;
   /** Sends to all subscribers of the topic. */
   publish(topic: string, payload: unknown): void;
@@ -131,7 +140,10 @@ export interface Context<State, Event, Internal, Reply> extends Teller {
    * @param by ≥ 0; default 1
    */
   count(counter: string, of?: string, by?: number): void;
-  /** Delivers the internal message `name` after `delay_ms`; setting a timer again replaces it. */
+  /**
+   * Delivers the internal message `name` after `delay_ms`, unless the actor restarts, stops or moves to another process
+   * before. Setting a timer again replaces it.
+   */
   setTimer<N extends keyof Internal & string>(
     timer: string,
     delay_ms: number,
@@ -139,7 +151,10 @@ export interface Context<State, Event, Internal, Reply> extends Teller {
     payload: Internal[N],
   ): void;
   cancelTimer(timer: string): void;
-  /** Calls an adapter of this thread; the Outcome arrives as the internal message `name`. */
+  /**
+   * Calls an adapter of this thread. The Outcome arrives as the internal message `name`, unless the actor restarts,
+   * stops or moves to another process before.
+   */
   io<N extends keyof Internal & string>(
     adapter: string,
     operation: string,
@@ -147,7 +162,7 @@ export interface Context<State, Event, Internal, Reply> extends Teller {
     name: N,
     ...carry: CarryOf<Internal[N]>
   ): void;
-  /** Runs a task on the stateless pool; the Outcome arrives as the internal message `name`. */
+  /** Runs a task on the stateless pool, otherwise like `io`. */
   compute<N extends keyof Internal & string>(
     task: string,
     input: unknown,
@@ -242,11 +257,14 @@ export type AnyBehaviour = Behaviour<any, any, any, any>;
 export interface Placement {
   /** Number of actor threads, ≥ 1. */
   hosts: number;
-  /** Kinds whose actors all run on one given thread (taken modulo `hosts`). */
+  /** Kinds whose actors all run on one given actor thread (taken modulo `hosts`), unless `servers` has the kind. */
   pins: Readonly<Record<string, number>>;
   /** Hosts on server threads, numbered after the actor threads, and the kinds that run only there. */
   servers?: { hosts: number; kinds: readonly string[] };
-  /** Kinds whose actors run on the host that first asks for them, among the hosts over which they would be spread. */
+  /**
+   * Kinds whose actors run on the host whose thread first sends them a message, among the hosts over which they would
+   * be spread.
+   */
   moving?: ClaimTable;
 }
 

@@ -29,7 +29,7 @@ import {
 export interface ServerHostParts extends Pick<HostParts, 'kinds' | 'report'> {
   journal: JournalStore;
   adapters: Readonly<Record<string, EffectAdapter>>;
-  /** Releases all parts; all committed work is done by then. */
+  /** Called once after the host has ended: releases all parts. */
   dispose(): Promise<void>;
 }
 
@@ -73,17 +73,20 @@ export class ServerHost {
     this.#adopt(end, (host, link) => host.attachClient(link));
   }
 
-  /** Adds a link to another host. */
+  /** Adds a link to another host; refused while the host is down. */
   connectPeer(index: number, end: LinkEnd): void {
     this.#adopt(end, (host, link) => host.attachPeer(index, link));
   }
 
-  /** null while the host is down. */
+  /** Returns the host's counters; null while the host is down. */
   stats(): HostStats | null {
     return this.#life?.host.stats() ?? null;
   }
 
-  /** Handles all accepted messages, makes their events durable, and ends the host. */
+  /**
+   * Handles all accepted messages, makes their events durable, and ends the host. A host that fails meanwhile is not
+   * started again. Resolves when the parts are released.
+   */
   async stop(): Promise<void> {
     this.#isStopped = true;
     const life = this.#life;

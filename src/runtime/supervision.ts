@@ -19,7 +19,7 @@ export type Overflow =
   | 'reject'
   /** The message itself is dropped. */
   | 'drop_newest'
-  /** The longest-waiting message is dropped instead. */
+  /** The messages that have waited longest are dropped until the new message fits. */
   | 'drop_oldest';
 
 /** The bounds of one kind of actor. */
@@ -32,22 +32,23 @@ export interface KindPolicy {
   /** An actor without work for this long is passivated; Infinity: it never is. */
   idle_after_ms: number;
   /**
-   * Maximum number of actors of this kind in the memory of one thread. Beyond it, the least recently used idle actor is
-   * passivated.
+   * Maximum number of actors of this kind in the memory of one host. To make room for another, the host checks some
+   * actors and passivates the least recently used idle one. If none of those is idle, it refuses the message
+   * (`too_many_actors`).
    */
   max_live: number;
   /**
-   * Maximum number of running `io` and `compute` effects of one actor. At the limit it handles no new messages until
-   * one ends.
+   * When one actor has this many `io` and `compute` effects without an outcome, it takes no message from its mailbox
+   * until one of them has its outcome.
    */
   max_io_in_flight: number;
   /**
-   * Maximum number of effects of one actor that wait for the journal. At the limit it handles no new messages until a
-   * commit.
+   * When this many effects, or this many events, of one actor wait for the journal, it takes no message from its mailbox
+   * until a commit.
    */
   max_held_effects: number;
   /**
-   * Maximum number of answers that one actor keeps for later. At the limit a new ask is refused, as by a full mailbox.
+   * When one actor keeps this many answers for later, new asks to it are refused, as by a full mailbox.
    */
   max_held_replies: number;
   /** Maximum number of pending timers of one actor. One more is a failure of the actor. */

@@ -164,7 +164,10 @@ export class CaptureList {
     return this.#newest === null ? null : { exchanges: this.#runs.last_id, of: this.#lastId };
   }
 
-  /** Checks for new captures. @returns false if earlier answers are about other captures */
+  /**
+   * Checks for new captures.
+   * @returns false if earlier answers no longer hold: other captures have replaced these, or exchanges were erased
+   */
   look(): boolean {
     this.#lastId = this.#files.refresh();
     const firstId = this.#files.first_id;
@@ -498,7 +501,7 @@ export class CaptureList {
     }
   }
 
-  /** Does the work. If the index cannot be read, removes it and repeats the work without it. */
+  /** Does the work. If the index cannot be read, removes the index, reads new exchanges, and repeats the work once. */
   #guard<Value>(work: () => Value): Value {
     try {
       return work();

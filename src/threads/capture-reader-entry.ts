@@ -523,7 +523,7 @@ function followsOn(): boolean {
   return performance.now() - askedAt < FOLLOW_MS && library!.follow();
 }
 
-/** Runs while there are no questions. */
+/** Does background work until a question comes or no work is left. */
 async function work(): Promise<void> {
   if (isWorking) return;
   isWorking = true;

@@ -86,8 +86,9 @@ export class CaptureReaderProcess implements CaptureAsker {
 
   /**
    * Asks the process, and starts it if it does not run.
-   * @throws CatalogueError (rejects) `unavailable`: the service is stopping, too many questions wait, or the process
-   * ended before it answered; `deadline_exceeded`: the process did not answer in time
+   * @throws CatalogueError (rejects) `unavailable`: the service is stopping, too many questions wait, the process ended
+   *   before it answered, or it is not started yet after an unexpected end; `deadline_exceeded`: the process did not
+   *   answer in time
    */
   async ask(question: CaptureQuestion): Promise<CaptureAnswer> {
     if (this.#isClosed) throw new CatalogueError('unavailable', 'The service is stopping');
@@ -104,7 +105,7 @@ export class CaptureReaderProcess implements CaptureAsker {
     return answer.promise;
   }
 
-  /** Ends the process within CAPTURE_READER_STOP_MS. It first saves its findings. */
+  /** Lets the process save its results and end. After CAPTURE_READER_STOP_MS, the process is killed. */
   async close(): Promise<void> {
     this.#isClosed = true;
     if (this.#idle !== null) clearTimeout(this.#idle);

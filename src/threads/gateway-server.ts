@@ -55,6 +55,7 @@ export class GatewayServer {
   #isDraining = false;
 
   /**
+   * Starts the gateway and its listener.
    * @throws Error if the address cannot be bound; then nothing listens
    */
   static async start({

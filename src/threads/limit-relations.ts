@@ -15,7 +15,7 @@ import { DECODED_BODY_BYTES } from '../providers/content-encoding.ts';
 import { STUDENT_CORE } from '../student/model/limits.ts';
 import { DISTILL_BODY_BYTES } from '../teaching/limits.ts';
 
-/** @throws AssertionError that names the violated relation */
+/** Checks the relations. @throws AssertionError that names the violated relation */
 export function assertLimitRelations(): void {
   assert(DEFAULTS.GW_MAX_CAPTURE_BYTES <= DECODED_BODY_BYTES, 'an uncompressed body at the cap is decodable');
   assert(CREDENTIAL_CACHE.fresh_ms < 60_000, 'a key that another process revoked fails within a minute');

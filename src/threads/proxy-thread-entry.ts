@@ -39,7 +39,10 @@ export interface ProxyTask {
 
 /** The proxy thread's calls to the main thread, through comlink. */
 export interface ProxyServices {
-  /** @returns the port of the gateway's listener for this host; null if the gateway can open no listener for it now */
+  /**
+   * Opens a listener of the gateway for a host, or finds the open one.
+   * @returns the listener's port; null if the gateway can open no listener for this host now
+   */
   openRoute(authority: string, provider: string): Promise<number | null>;
 }
 

@@ -37,7 +37,10 @@ export interface ServerThreadTask {
 
 /** The main thread's calls to a server thread, through comlink. */
 export interface ServerThreadControl extends Omit<ThreadCapture, 'settle'> {
-  /** @returns the reason of a failure as data, because an error loses its class between threads; null: no failure */
+  /**
+   * Waits until the queued exchanges are stored.
+   * @returns the reason of a failure as data, because an error loses its class between threads; null: no failure
+   */
   settle(deadlineMs: number): Promise<ErrorData | null>;
   connectHost(index: number, end: LinkEnd): void;
   /** Opens the host of actors, so that clients and other hosts can connect to it. */
@@ -48,7 +51,7 @@ export interface ServerThreadControl extends Omit<ThreadCapture, 'settle'> {
   connectPeer(index: number, end: LinkEnd): void;
   /** null while there is no host. */
   hostStats(): HostStats | null;
-  /** @returns when it listens */
+  /** Starts the listeners. Resolves when they listen. */
   start(): Promise<void>;
   metrics(): Promise<MetricsData>;
   /** Listens on loopback for decrypted requests of the proxy to one host. */

@@ -158,7 +158,7 @@ class StoreThread {
     });
   }
 
-  /** Sends a message to the threads that follow. */
+  /** Sends a message to the threads that follow messages of this kind. */
   #spread(following: StoreFollowing, told: StoreTold): void {
     for (const [port, follows] of this.#ports) if (follows === following) port.postMessage(told);
   }

@@ -427,7 +427,10 @@ export class StudentThread implements RelegationState {
     }
   }
 
-  /** Replaces a thread that misses two pings. A single missed ping may mean that this thread was busy. */
+  /**
+   * Pings the serving thread, and ends it after two missed pings in a row; it is then started again. A single missed ping
+   * may mean that the main thread was busy.
+   */
   async #ping(): Promise<void> {
     const seat = this.#current;
     if (seat === null) return;

@@ -66,8 +66,6 @@ export class Draining {
     if (done === null || mailboxes.closed) return;
     if (mailboxes.waiting > 0 || gate.held > 0 || gate.ioInFlight > 0 || journal.pending) return;
     passivation.passivateAll();
-    // Snapshots may have opened a last batch; its commit calls this again.
-    if (journal.pending) return;
     if (!this.#peersAsked) {
       this.#peersAsked = true;
       for (const peer of links.peers()) {

@@ -80,7 +80,7 @@ export class HostJournal {
     this.#closed = true;
   }
 
-  /** Makes committed data visible to other threads. @returns false if that failed; the next commit reports why */
+  /** Makes committed data visible to other threads. @returns false if the store failed; the next commit reports why */
   settle(): boolean {
     try {
       this.#store?.settle?.();

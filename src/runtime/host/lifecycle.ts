@@ -19,6 +19,7 @@ import type { Passivation } from './passivation.ts';
 import type { Tenure } from './tenure.ts';
 import type { Undelivered } from './undelivered.ts';
 
+/** Maximum number of stopped actors of a kind that a host remembers. Beyond it, the oldest one may start at once. */
 const MAX_STOPPED_KEPT = 10_000;
 /** Maximum time for reading an actor from the store. It is longer than the time for which stores retry. */
 const LOAD_LIMIT_MS = 15_000;
@@ -251,7 +252,8 @@ export class Lifecycle {
   }
 
   /**
-   * Stops the actor; its waiting messages become dead letters. Effects that wait for the journal are still released.
+   * Stops the actor; its waiting messages are refused. Effects that wait for the journal are still released when their
+   * commit succeeds.
    */
   #stop(cell: Cell): void {
     const { mailboxes } = this.#parts;

@@ -1,7 +1,7 @@
 /**
- * The output gate: the effects of a message (answers, tells, publications, io, compute) are released only when every
- * event that the actor has recorded, up to and including that message, is durable. Actor threads, server threads (and
- * the simulator).
+ * The output gate: the effects of a message (answers, tells, publications, counts, io, compute) are released only when
+ * every event that the actor has recorded, up to and including that message, is durable. Actor threads, server threads
+ * (and the simulator).
  */
 
 import { describeError, type ErrorData, runtimeError } from '../error.ts';

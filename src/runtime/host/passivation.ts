@@ -1,6 +1,7 @@
 /**
- * Passivation: actors that were not used for a while leave memory; their state stays in the journal. Actor threads,
- * server threads (and the simulator).
+ * Passivation: actors that were not used for a while leave memory, also to make room for others. The state of a
+ * persistent actor stays in the journal, that of any other actor is lost. Actor threads, server threads (and the
+ * simulator).
  */
 
 import { describeFailure, type HostReport } from '../host-report.ts';
@@ -9,17 +10,19 @@ import { type Cell, cancelTimers, isIdle, type Kind } from './cell.ts';
 import type { HostJournal } from './host-journal.ts';
 import type { Tenure } from './tenure.ts';
 
+/** Maximum number of actors that one sweep checks. */
 const SWEEP_CELLS = 2_000;
 /**
- * Number of actors that are passivated at once, and the pause afterwards. Their snapshots are one commit, which blocks
- * the thread.
+ * Maximum number of actors that one sweep passivates, and the pause after that many. Their snapshots are one commit,
+ * which blocks the thread.
  */
 const SWEEP_PASSIVATIONS = 32;
 const SWEEP_PAUSE_MS = 20;
+/** Bounds of the interval between sweeps, which is half of the shortest `idle_after_ms`. */
 const SWEEP_EVERY_MS = { least: 10, most: 1000 };
 /**
  * Maximum number of actors that are checked to make room for another, and maximum number of idle actors among them. So
- * few are enough, because the least recently used of them has not been used for long.
+ * few are enough, because the least recently used of them has usually been idle for a long time.
  */
 const ROOM_CELLS = 256;
 const ROOM_IDLE_CELLS = 16;
@@ -123,7 +126,7 @@ export class Passivation {
     this.#cancelSweep = this.#parts.scheduler.later(delayMs, () => this.#sweep());
   }
 
-  /** Passivates idle actors, a few thousand per tick, so that no tick is long. */
+  /** Checks the next actors, and passivates a few of those that have been idle long enough, so that no tick is long. */
   #sweep(): void {
     this.#cancelSweep = null;
     const nowMs = this.#parts.scheduler.monotonicMs();

@@ -11,8 +11,8 @@ import type { Kind } from './cell.ts';
 import type { HostJournal } from './host-journal.ts';
 
 /**
- * Interval of the checks for empty slots. A slot is released at the earliest at the second check that finds it empty,
- * so that the next owner reads only after all writes are visible.
+ * Interval of the checks for empty slots. A slot is released at the earliest at the second check that finds the slot
+ * empty, so that the next owner reads only after all writes are visible.
  */
 export const RELEASE_EVERY_MS = 500;
 
