@@ -249,7 +249,7 @@ async function createAlert({ call, what, isJson, io }: Asked): Promise<number> {
   return EXIT.done;
 }
 
-/** @throws RefusedCall */
+/** Parses the body of an alert. @throws RefusedCall if the text is not a JSON object */
 function parseObject(text: string, place: string): Record<string, unknown> {
   let value: unknown;
   try {

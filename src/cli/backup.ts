@@ -133,7 +133,7 @@ export async function runBackup(command: BackupCommand, argv: string[], io: CliI
 
 type Values = FlagValues<typeof FLAGS.backup & typeof FLAGS.restore>;
 
-/** @throws UsageError */
+/** Reads `--every` and `--keep`. @throws UsageError */
 function readFollowTimes({ every = '10s', keep = '7d' }: Values): { every_ms: number; keep_ms: number } {
   return {
     every_ms: readInterval('--every', every, EVERY_MAX_DAYS),
@@ -141,7 +141,7 @@ function readFollowTimes({ every = '10s', keep = '7d' }: Values): { every_ms: nu
   };
 }
 
-/** @throws UsageError */
+/** Reads `--to` as milliseconds since the epoch; null without it. @throws UsageError */
 function readTo({ to }: Values): number | null {
   if (to === undefined) return null;
   const ms = Date.parse(to);

@@ -23,7 +23,7 @@ interface Command {
   reads_bucket?: 'one' | 'each';
   /** What to do when a signal ends the separate process. */
   ends?: (argv: string[]) => Promise<GuardedEnd & { what?: string | undefined }>;
-  /** @returns the exit status */
+  /** Runs the command with the words after its name. @returns the exit status */
   run(argv: string[], io: CliIo): Promise<number>;
 }
 
@@ -186,6 +186,7 @@ async function readHelps(): Promise<{ name: string; summary: string; help: strin
 }
 
 /**
+ * Runs the command line.
  * @param argv what follows `understudy`
  * @returns the exit status; failures are already reported on `given.err`
  */

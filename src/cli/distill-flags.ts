@@ -176,7 +176,7 @@ function readTier(text: string | undefined): Tier {
   return tier;
 }
 
-/** @throws UsageError */
+/** Reads the flags that choose the kind of student. @throws UsageError */
 function readStudent(values: DistillFlags['more']): StudentKind {
   const text = (name: keyof typeof FLAGS): string | undefined => values[name] as string | undefined;
   const url = values['model-url'] as string | undefined;

@@ -218,7 +218,7 @@ async function runInThread(
   }
 }
 
-/** @returns null: no version is published, or the manifest is unreadable */
+/** Returns the number of the published version; null: no version is published, or the manifest is unreadable. */
 async function findVersion(out: string): Promise<number | null> {
   return readStudentManifest(out).then(
     ({ version }) => version,

@@ -210,7 +210,7 @@ function layOutRelegation(view: InspectView, step: RunStep): string {
   return comparison === null ? text : text + layOutComparison(view, comparison);
 }
 
-/** @returns null when the student's answer, or the upstream's, is unknown */
+/** Compares the student's answer with the upstream's; null when one of the two is unknown. */
 function compareStep(view: InspectView, { record }: RunStep): AnswerComparison | null {
   if (record.relegation?.answer == null) return null;
   return explainStep(view.source, record.id, null)?.comparison ?? null;

@@ -137,7 +137,10 @@ async function importFile(accounts: Accounts, scope: PatternScope, file: string,
   return EXIT.done;
 }
 
-/** A line that is too long may be endless, as on a device. So its beginning is returned, and reading stops. */
+/**
+ * Yields the lines of a file. A line that is too long may be endless, as on a device. So its beginning is yielded, and
+ * reading stops.
+ */
 async function* readLines(file: string): AsyncGenerator<string> {
   let held = '';
   for await (const chunk of createReadStream(file, 'utf8')) {
@@ -149,7 +152,7 @@ async function* readLines(file: string): AsyncGenerator<string> {
   if (held !== '') yield held;
 }
 
-/** @returns the pattern, or what is wrong with the line */
+/** Reads a line of the file. @returns the pattern, or what is wrong with the line */
 function readLine(line: string): NewPattern | string {
   if (line.length > LINE_CHARACTERS) return 'the line is too long';
   let parsed: unknown;

@@ -214,7 +214,7 @@ function findPlace(values: Values, io: CliIo): Place {
   return { directory, watch_path, is_json: values.json === true, io };
 }
 
-/** @returns null if none is named */
+/** Reads a version's number, such as `7` or `v7`; null if none is named. @throws UsageError for any other word */
 function readVersion(word: string | boolean | undefined): number | null {
   if (word === undefined) return null;
   const version = /^v?(\d{1,9})$/.exec(String(word))?.[1];
@@ -552,7 +552,11 @@ async function listAgents(place: Place): Promise<Set<string>> {
   return new Set([...listed, ...watched.map(({ agent }) => agent)]);
 }
 
-/** @throws OrderError if no agent, or more than one agent, has this name or an id that begins with the word */
+/**
+ * Finds the agent variant that a word means: the one with this id, with this name, or with an id that begins with the
+ * word, in this order.
+ * @throws OrderError if the word means no agent, or more than one
+ */
 async function findAgent(place: Place, word: string, known: ReadonlySet<string>): Promise<string> {
   if (known.has(word)) return word;
   const names = await readNames(place);

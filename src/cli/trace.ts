@@ -232,7 +232,7 @@ interface LineEnd {
 
 /** The destination of the lines. */
 interface LineSink {
-  /** The known facts about the run's line if an earlier, interrupted trace has written it unchanged, otherwise null. */
+  /** Skips a run whose line an interrupted trace has written. @returns the facts about that line; null: write the run */
   skip(run: TracedRun, words: RunWords): Promise<LineEnd | null>;
   write(piece: string): Promise<void>;
   endLine(run: TracedRun, words: RunWords, end: LineEnd): Promise<void>;
@@ -284,6 +284,7 @@ class FileSink implements LineSink {
   #end = 0;
 
   /**
+   * Opens the partial file and its journal, or continues those of an interrupted trace.
    * @param of the database and the run. An interrupted trace is continued only if both are the same
    * @throws the system's error when the file cannot be created
    */
