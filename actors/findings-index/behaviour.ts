@@ -99,7 +99,7 @@ type Work = {
   ) => void;
 };
 
-/** Messages that change stored findings. They wait until nothing else is being written. */
+/** Messages that change stored findings, except `store`. They wait until nothing else is being written. */
 const EXCLUSIVE: ReadonlySet<MessageName> = new Set(['invalidate', 'clear', 'delete', 'expire', 'embedded']);
 
 /**
@@ -356,7 +356,7 @@ function outcomeHandlers(
   };
 }
 
-/** @param makeIndex creates an index for vectors with this many dimensions */
+/** Makes the behaviour of the findings index. @param makeIndex creates an index for vectors with this many dimensions */
 export function findingsIndex(
   makeIndex: (dimensions: number) => VectorIndex,
 ): Behaviour<FindingsIndexProtocol, Index, never, IndexInternal> {

@@ -115,7 +115,7 @@ export class PatternScopes {
     return scopes.filter((scope) => scope !== undefined && scope.size > 0) as Scope[];
   }
 
-  /** @throws CatalogueError `conflict` if so many further patterns would exceed a limit */
+  /** Checks the limits on patterns. @throws CatalogueError `conflict` if `count` further patterns would exceed one */
   checkRoom(home: Scope, count: number): void {
     if (home.size + count > PATTERNS_PER_SCOPE)
       throw new CatalogueError('conflict', `There is room for ${PATTERNS_PER_SCOPE} patterns in one scope`);

@@ -101,7 +101,7 @@ export class PatternStore {
     );
   }
 
-  /** @throws Error when the stored patterns cannot be read */
+  /** Resolves when the stored patterns are loaded. @throws Error (rejects) when they cannot be read */
   whenLoaded(): Promise<void> {
     return this.#loaded;
   }
@@ -109,7 +109,7 @@ export class PatternStore {
   /**
    * Finds patterns for a task.
    * @returns best first, apart from the preference for a model; more than requested if possible
-   * @throws CatalogueError `unavailable` if the embedder does not answer
+   * @throws CatalogueError `unavailable` if the embedder does not answer, or the stored patterns cannot be read
    */
   async retrieve(request: RetrieveRequest): Promise<FoundMatches> {
     if (!this.#isServing) await this.#waitServing();
@@ -255,7 +255,7 @@ export class PatternStore {
     );
   }
 
-  /** @returns the last key that was read; undefined if all rows are loaded */
+  /** Loads the next rows. @returns the last key that was read; undefined if all rows are loaded */
   #loadSome(after: RowKey | undefined): RowKey | undefined {
     const { tables, embedder } = this.#parts;
     const vectorsId = situationVectorsId(embedder);
@@ -285,7 +285,8 @@ export class PatternStore {
   }
 
   /**
-   * @returns when every pattern can be found; the remaining work continues in the background
+   * Begins the work that follows the loading, which continues in the background. Resolves when every pattern with a
+   * usable vector can be found, or when embedding again has failed.
    */
   async #beginWork(): Promise<void> {
     if (this.#life.isOver) return;

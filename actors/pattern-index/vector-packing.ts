@@ -42,7 +42,7 @@ export async function packVectors(
   }
 }
 
-/** @returns true when all rows are packed */
+/** Packs the next rows. @returns true when all rows are packed */
 async function packSome(tables: StoreParts['tables']): Promise<boolean> {
   const before = tables.get<PackingRow>(PATTERN_SETTINGS, PACKING_ROW) ?? { after: null, is_done: false };
   if (before.is_done) return true;

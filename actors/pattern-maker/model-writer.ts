@@ -103,7 +103,7 @@ const completion = z.object({
   choices: z.array(z.object({ message: z.object({ content: z.string() }) })).min(1),
 });
 
-/** @returns the address of the service's chat completions */
+/** Returns the address of the service's chat completions. */
 export function toCompletionsUrl(url: string): string {
   const base = new URL(url);
   if (!base.pathname.endsWith('/chat/completions')) {

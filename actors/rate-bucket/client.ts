@@ -192,7 +192,7 @@ export class OwnBuckets {
     this.#table = new RateTable(new ArrayBuffer(OWN_SLOTS * 12), now);
   }
 
-  /** If there are more keys than slots, the oldest key loses its bucket. */
+  /** Takes one request from the key's bucket. If there are more keys than slots, the oldest key loses its bucket. */
   take(key: string, limit = this.#limit()): SharedTake {
     let place = this.#slots.get(key);
     if (place === undefined) {

@@ -462,7 +462,7 @@ function mask(text: string): string {
   return maskText(text);
 }
 
-/** @param json an object, or an empty text */
+/** Masks secrets in the metadata of a run. @param json an object, or an empty text, which stays empty */
 function maskMetadata(json: string): string {
   return json === '' ? '' : JSON.stringify(maskValue(parseExact(json)));
 }

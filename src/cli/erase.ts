@@ -110,7 +110,7 @@ async function eraseMarks(config: Config, runIds: readonly string[]): Promise<vo
   }
 }
 
-/** @throws UsageError */
+/** Reads the flags that say what is erased. @throws UsageError */
 async function readTarget(values: {
   readonly run?: string;
   readonly before?: string;
@@ -136,7 +136,7 @@ async function readTarget(values: {
   return { credential };
 }
 
-/** @throws UsageError */
+/** Reads a credential from a file, or from standard input for `-`. @throws UsageError */
 async function readCredential(file: string): Promise<string> {
   try {
     return file === '-' ? await text(process.stdin) : readFileSync(file, 'utf8');

@@ -83,7 +83,7 @@ export function readFlagsAndWords<const Kinds extends FlagKinds>(
   return { values: values as FlagValues<Kinds>, words };
 }
 
-/** @throws UsageError for the first of the unexpected words */
+/** Refuses words that a command does not take. @throws UsageError for the first of them */
 export function refuseWords(words: readonly string[]): void {
   if (words.length === 0) return;
   throw new UsageError(

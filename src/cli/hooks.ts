@@ -120,7 +120,7 @@ interface FoundSettings {
 /** Maximum size of a settings file, larger than any real one. */
 const FILE_BYTES_MAX = 16 << 20;
 
-/** @throws SettingsFault for anything but a text file, and for a dangling link; a file system error */
+/** Reads a settings file. @throws SettingsFault for anything but a text file, and for a dangling link; a file system error */
 function readSettings(file: string): FoundSettings {
   if (lstatSync(file, { throwIfNoEntry: false }) === undefined) return { text: null, stat: null };
   let descriptor: number;

@@ -131,7 +131,7 @@ export function readInspectFlags(argv: string[], nowMs: number): InspectFlags | 
   };
 }
 
-/** @throws UsageError for flags that do not go together */
+/** Checks the combination of flags. @throws UsageError for flags that do not go together */
 function checkTogether(values: FlagValues<typeof FLAGS>): void {
   if (values.limits === true) {
     for (const name of [
@@ -162,7 +162,7 @@ function checkTogether(values: FlagValues<typeof FLAGS>): void {
   }
 }
 
-/** @throws UsageError */
+/** Reads the format of `--export`; null without the flag. @throws UsageError for an unknown format */
 function readFormat(text: string | undefined): InspectExport | null {
   if (text === undefined) return null;
   const found = FORMATS.find((name) => name === text);

@@ -18,7 +18,7 @@ interface McpHost {
   /** The command line with which another program starts the command from any folder. */
   readonly line: string;
   readonly version: string;
-  /** @throws ConfigError if the key is missing, or a value is not allowed */
+  /** Reads the connection to the API. @throws ConfigError if the key is missing, or a value is not allowed */
   connect(url: string | undefined): AgentConnection;
 }
 

@@ -85,7 +85,7 @@ export async function runRekey(argv: string[], io: CliIo): Promise<number> {
   }
 }
 
-/** @throws UsageError */
+/** Reads the new key; null for `none`. @throws UsageError */
 function readNewKey(file: string): Uint8Array | null {
   if (file === 'none') return null;
   try {

@@ -93,7 +93,7 @@ export async function runRuns(argv: string[], io: CliIo): Promise<number> {
   }
 }
 
-/** @throws UsageError */
+/** Reads the change of a run's marks from the command line. @throws UsageError */
 function readChange(values: FlagValues<typeof FLAGS>, words: readonly string[]): RunMarkChange {
   const [word, ...more] = words;
   if (word !== undefined && !Object.hasOwn(MARK_WORDS, word))
