@@ -14,6 +14,7 @@ interface BuiltRequest {
 }
 
 /**
+ * Makes the request of a form.
  * @param values contents of the form's fields, by name: `path:<name>`, `query:<name>`, `body`. Empty query
  *   fields are left out
  * @returns arguments for `fetch`

@@ -36,7 +36,7 @@ describe('a direct channel', () => {
     expect(await channel.run('bytes', 3)).toEqual(Float32Array.of(0, 1, 2));
   });
 
-  it('bypasses the pool’s queue, from other threads too', async () => {
+  it('bypasses the pool’s queue, also when opened through a port that the pool offers', async () => {
     const pool = createPool();
     const asked: string[] = [];
     const channel = openChannel({

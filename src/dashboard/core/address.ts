@@ -13,7 +13,7 @@ interface Address {
   query: Readonly<Record<string, string>>;
 }
 
-/** @param hash the hash with its `#`. Addresses of earlier releases (`#billing`) are accepted */
+/** Parses the hash of the address, with its `#`. Addresses of earlier releases (`#billing`) are accepted. */
 function readAddress(hash: string): Address {
   const [path = '', search = ''] = hash.replace(/^#\/?/, '').split(/\?(.*)/s);
   const [page = '', ...rest] = path.split('/');

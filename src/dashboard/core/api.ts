@@ -59,7 +59,11 @@ function buildPath(template: string, { params = {}, query = {} }: LooseAsk): str
   return `${path}?${new URLSearchParams(given.map(([name, value]) => [name, String(value)]))}`;
 }
 
-/** @throws ApiError, or the reason of an aborted signal */
+/**
+ * Sends a request.
+ * @returns the response, whose status is 2xx
+ * @throws ApiError for any other status or without an answer; the reason of an aborted signal
+ */
 export async function send(route: string, ask: LooseAsk = {}): Promise<Response> {
   const [method = 'GET', template = ''] = route.split(' ');
   const { body, signal = null, headers = {} } = ask;
@@ -86,7 +90,7 @@ export async function send(route: string, ask: LooseAsk = {}): Promise<Response>
   throw new ApiError(response.status, detail, Number.isFinite(wait_s) ? wait_s * 1_000 : null);
 }
 
-/** @returns the answer. @throws ApiError */
+/** Calls a route, and returns the parsed answer; undefined for an empty one. @throws ApiError */
 export async function call<R extends Route>(route: R, ask: Ask<R>): Promise<Reply<R>> {
   const response = await send(route, ask as LooseAsk);
   const text = await response.text();
@@ -99,7 +103,7 @@ export interface CountedPage<One> {
   total: number;
 }
 
-/** @returns a page of a list, and the total number of rows. @throws ApiError */
+/** Calls a route of a list, and returns a page and the total number of rows. @throws ApiError */
 export async function callList<R extends Route>(
   route: R,
   ask: Ask<R>,

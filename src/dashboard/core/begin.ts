@@ -10,7 +10,7 @@ interface Beginning {
   snippet: string;
 }
 
-/** @param gateway address of the gateway, without a trailing slash */
+/** Lists what a person types so that agents use the gateway. @param gateway its address, without a trailing slash */
 export function listBeginnings(gateway: string): Beginning[] {
   return [
     {

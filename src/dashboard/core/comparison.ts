@@ -29,8 +29,9 @@ export interface Fork {
 }
 
 /**
- * @param fork null: neither run is a fork. Only the original run has the turns before the fork, because the fork
- *   replayed them
+ * Compares two runs turn by turn.
+ * @param fork which run is a fork of the other, and from which turn on; null: neither is. Only the original run has the
+ *   turns before the fork, because the fork replayed them
  */
 export function compareTurns(
   a: readonly CapturedTurn[],

@@ -17,7 +17,10 @@ interface FieldValues {
   values: readonly CountedValue[];
 }
 
-/** @returns the values that were read last, which may belong to another field; null: none yet */
+/**
+ * Reads the values of a field, after a short pause in typing.
+ * @returns the values that were read last, which may belong to another field; null: none yet
+ */
 export function useFieldValues(scope: RunScope, asked: AskedValues | null): FieldValues | null {
   const [known, setKnown] = useState<FieldValues | null>(null);
   const key = asked === null ? '' : JSON.stringify([scope, asked]);

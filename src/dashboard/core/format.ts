@@ -10,7 +10,7 @@ export const formatNumber = (value: number): string => whole.format(value);
 export const formatShort = (value: number | null): string =>
   value === null ? '–' : value < 10_000 ? whole.format(value) : short.format(value);
 
-/** @param share 0 to 1; null as a dash */
+/** Formats a share as a percentage. @param share 0 to 1; null as a dash */
 export function formatShare(share: number | null, digits = 0): string {
   return share === null ? '–' : `${(share * 100).toFixed(digits)} %`;
 }

@@ -1,6 +1,7 @@
 /** Keeps unchanged parts of data, so that only changed parts are drawn again. Pure; browser. */
 
 /**
+ * Keeps the objects that did not change, so that only changed parts of the page are drawn again.
  * @param before the shown data
  * @param after the new data, plain JSON
  * @returns `after`, in which each part that equals a part of `before` is replaced by that same object

@@ -15,8 +15,9 @@ const READ_AT_ONCE = 20;
 interface FollowedList {
   /** Reads the first page again. */
   refresh(): void;
-  /** @param run_id the id of a reported run */
+  /** Whether the first page has the run. @param run_id the id of a reported run */
   isInHead(run_id: string): boolean;
+  /** Whether any page that was read has the run. */
   isShown(run_id: string): boolean;
   /** Reads some of these runs: the first `asked` of them. */
   read(run_ids: readonly string[], signal: AbortSignal): Promise<{ asked: number; rows: ListedRun[] }>;
@@ -25,7 +26,7 @@ interface FollowedList {
 /** Rows beyond the first page that have changed since they were read, by id. */
 export type ChangedRuns = ReadonlyMap<string, ListedRun>;
 
-/** @returns the state of the stream */
+/** Follows the live stream while the component is shown. @returns the state of the stream */
 export function useLiveRuns(
   org_id: string,
   list: FollowedList,
@@ -76,7 +77,7 @@ class Follower {
     );
     this.#touched.clear();
     const ids = behind.slice(0, READ_AT_ONCE);
-    // Runs that cannot be read now are read with the next event or reading.
+    // Runs that cannot be read now are read after their next event.
     const nothing = { asked: ids.length, rows: [] };
     const read =
       ids.length === 0 ? nothing : await this.#list.read(ids, this.#ends.signal).catch(() => nothing);

@@ -6,7 +6,7 @@ import { parseRunQuery } from '../../domain/run-query/parse.ts';
 import { printRunQuery } from '../../domain/run-query/print.ts';
 import { type RunQuery, RunQueryError } from '../../domain/run-query/run-query.ts';
 
-/** @returns null for a text that cannot be read */
+/** Parses a query; null for a text that is not a query. */
 function read(q: string): RunQuery | null {
   try {
     return parseRunQuery(q);
@@ -41,7 +41,7 @@ export function hasField(q: string, fields: readonly string[]): boolean {
   );
 }
 
-/** @returns the query with this option instead of the others; an unreadable query is returned unchanged */
+/** Returns the query with this option instead of the others. A text that is not a query is returned unchanged. */
 export function choose(q: string, options: readonly string[], option: string): string {
   const query = read(q);
   if (query === null) return q;

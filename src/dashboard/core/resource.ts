@@ -29,8 +29,9 @@ interface ResourceOptions<T> {
 }
 
 /**
+ * Reads data while the component is shown.
  * @param key identifies the data; a different key discards the previous data
- * @param read @throws ApiError (rejects)
+ * @param read reads the data once; rejects with an ApiError
  */
 export function useResource<T>(
   key: string,
@@ -57,10 +58,11 @@ class Watched<T> implements Resource<T> {
     this.#every_ms = every_ms;
   }
 
-  /** @returns a function that ends the reading */
+  /** Begins to read. @returns a function that ends the reading */
   start(): () => void {
     this.refresh();
-    // The data is read again when the reader returns to the page, or the browser is online again.
+    // Data with an interval is also read when the reader returns to the page, or the browser is online again. After a
+    // failure, the retries do this.
     const stop =
       this.#every_ms === null ? () => {} : onBack(() => this.error.peek() === null && this.refresh());
     return () => {

@@ -46,7 +46,7 @@ export class RunReader {
     this.#pages = [];
   }
 
-  /** @throws ApiError */
+  /** Reads the run, and its steps up to the number that is wanted. @throws ApiError */
   async read(signal: AbortSignal): Promise<ReadRun> {
     const ask = { params: { id: this.#run_id }, query: { org_id: this.#org_id }, signal };
     const run = await call('GET /v1/monitor/runs/{id}', ask);

@@ -11,9 +11,9 @@ interface SavedQuery {
 interface SavedQueries {
   /** The oldest first; empty until they are read. */
   queries: readonly SavedQuery[];
-  /** @throws ApiError (rejects) */
+  /** Saves a query, once if it is saved already. @throws ApiError (rejects) */
   save(query: string): Promise<void>;
-  /** @throws ApiError (rejects) */
+  /** Deletes a saved query. @throws ApiError (rejects) */
   forget(saved: SavedQuery): Promise<void>;
 }
 

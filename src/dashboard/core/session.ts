@@ -65,7 +65,8 @@ export const role = computed<Role | null>(() => {
 });
 
 /**
- * Whether the captures belong to the selected organization, so that captured and reported runs are one list.
+ * Whether captured and reported runs are one list in the selected organization. The reader is an operator, and the
+ * captures belong to this organization, or to none and the reader owns or administers this one.
  */
 export const seesCaptures = computed(() => {
   if (!isOperator.value) return false;
@@ -176,7 +177,7 @@ function forgetLink(token: string): void {
   if (linkToken === token) linkToken = null;
 }
 
-/** @param token null: the session's token. @returns null if the token is not valid */
+/** Reads the user of a token. @param token null: the session's token. @returns null if the token is not valid */
 async function readUser(token: string | null): Promise<Reply<'GET /auth/me'> | null> {
   const headers = token === null ? {} : { authorization: `Bearer ${cleanToken(token)}` };
   try {
@@ -235,7 +236,11 @@ async function readServerFacts(): Promise<void> {
   }
 }
 
-/** @returns why the reader has no session; null: the reader has one. @throws ApiError for temporary failures */
+/**
+ * Uses the link's token, if there is one, and reads the account.
+ * @returns why the reader has no session; null: the reader has one
+ * @throws ApiError for temporary failures
+ */
 async function enter(): Promise<ApiError | null> {
   try {
     await useLink();
@@ -305,7 +310,7 @@ async function readRole(): Promise<void> {
   }
 }
 
-/** @throws ApiError with the server's words for an invalid token */
+/** Signs in with a token that the reader has typed. @throws ApiError with the server's words for an invalid token */
 export async function signIn(token: string): Promise<void> {
   await startSession(token);
   signInReason.value = '';

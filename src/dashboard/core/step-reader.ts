@@ -17,7 +17,7 @@ interface SomeSteps {
   has_more: boolean;
 }
 
-/** @throws ApiError */
+/** Reads the newest steps with this outcome, page by page. @throws ApiError */
 export async function readSteps(
   outcome: StepOutcome,
   wanted: number,

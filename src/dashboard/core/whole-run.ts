@@ -10,9 +10,12 @@ import { type ReadRun, RunReader } from './run-reader.ts';
 export interface WholeRun {
   /** The run's row in the list. */
   run: ListedRun;
-  /** null: it was not captured, or the reader may not see captures. */
+  /**
+   * null: the run was not captured, the reader may not see captures, or only the report to the organization is shown
+   * (scope `organization`).
+   */
   conversation: ReadConversation | null;
-  /** null: it was not reported, or it was reported to an organization to which the reader does not belong. */
+  /** null: the run was not reported, or was reported to an organization to which the reader does not belong. */
   reported: ReadRun | null;
 }
 

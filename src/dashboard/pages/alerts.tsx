@@ -317,7 +317,7 @@ function sayDelivery({ target, state, attempts, problem }: Delivery): string {
   return `${target}: ${words}${attempts > 1 ? `, ${attempts} attempts` : ''}${problem === '' ? '' : `: ${problem}`}`;
 }
 
-/** @param alert provides the values in the fields; null: a new alert */
+/** Lists the fields of the form of an alert. @param alert provides the values in the fields; null: a new alert */
 function ruleFields(alert: Alert | null): Field[] {
   const { quiet = null } = alert ?? {};
   return [

@@ -17,7 +17,7 @@ export function chooseExchanges(of: BeingIndexed | null, isAll: boolean): readon
   return of === null ? [] : of.exchanges.slice(0, isAll ? of.exchanges.length : ROWS_AT_FIRST);
 }
 
-/** @param showAll shows all rows, or only the first ones */
+/** Shows the exchanges that are stored but not indexed yet. @param showAll shows all rows, or only the first ones */
 export function BeingIndexedNote({
   of,
   isAll,

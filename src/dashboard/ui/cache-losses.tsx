@@ -23,7 +23,7 @@ const EXAMINING_MS = 2_000;
 /** Interval of reading after all turns are examined. */
 const SETTLED_MS = 60_000;
 
-/** @param days UTC days, the present one included */
+/** Shows what missing the prompt cache cost in a period. @param days UTC days, the present one included */
 export function CacheLosses({ days }: { days: number }) {
   const agent = filterOf('cache_agent');
   const query = { days, ...(agent === '' ? {} : { agent }) };

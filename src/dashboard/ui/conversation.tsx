@@ -9,7 +9,7 @@ import { GoToTurn, RunKeys } from './run-keys.tsx';
 import { TurnView } from './turn-view.tsx';
 import { Waterfall } from './waterfall.tsx';
 
-/** @param more reads further turns */
+/** Shows a captured run: its time line, its prompt cache and its turns. @param more reads further turns */
 export function Conversation({ read, more }: { read: ReadConversation; more: () => void }) {
   return (
     <>

@@ -10,7 +10,7 @@ type Format = keyof typeof WORDS;
 
 const FORMATS: readonly Format[] = ['csv', 'jsonl', 'parquet'];
 
-/** @param query the query of the list; values that are '' or undefined are left out */
+/** A menu that exports a list as a file. @param query the query of the list; values that are '' or undefined are left out */
 export function ExportMenu({
   path,
   query,

@@ -13,7 +13,7 @@ interface Estimate {
 
 const WIDTH = 1_000;
 
-/** @param scale values at the left and the right end */
+/** Draws estimates with their intervals on one scale. @param scale values at the left and the right end */
 export function Intervals({
   estimates,
   scale,

@@ -35,6 +35,7 @@ export function checkQuery(text: string): string {
 }
 
 /**
+ * The field for a query, with suggestions of fields and values.
  * @param scope the runs whose values are offered
  * @param isListed whether the list of runs was read. Until then the bar sends no requests, which would delay the list
  */

@@ -13,7 +13,7 @@ import { SortHeading } from './query-bar.tsx';
 import { RunBadges, SourceMark, TagBadges } from './run-badges.tsx';
 import { FamilyBadges } from './run-family.tsx';
 
-/** @param q the query whose order the headings change; absent: they change nothing */
+/** The headings of the list of runs. @param q the query whose order the headings change; absent: they change nothing */
 export function RunListHead({ q, scope }: { q?: string; scope: RunScope }) {
   const isCaptures = scope === 'captures';
   return (

@@ -6,7 +6,7 @@ import type { ReadRun, Step } from '../core/run-reader.ts';
 import { Panel } from './basics.tsx';
 import { LineChart } from './chart.tsx';
 
-/** @param show scrolls to a step */
+/** Draws the monitors' scores over the steps of a run. @param show scrolls to a step */
 export function Scores({
   steps,
   show,

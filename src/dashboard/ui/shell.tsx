@@ -94,7 +94,7 @@ function Shell() {
   );
 }
 
-/** @returns whether the reader has a role in the selected organization */
+/** Reads the reader's role in the selected organization. @returns whether the reader has one */
 async function readOwnRole(): Promise<boolean> {
   await followRole();
   return role.peek() !== null;
