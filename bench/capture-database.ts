@@ -148,7 +148,7 @@ class MadeRun {
     this.#session = `${agent.name}-${at}`;
   }
 
-  /** @param resultBytes size of each tool's result */
+  /** Yields the exchanges of one run. @param resultBytes size of each tool's result */
   *turns(count: number, resultBytes: number): Generator<CapturedExchange> {
     const { noun, tools } = this.#agent;
     const key = `${noun.slice(0, 2).toUpperCase()}-${100_000 + this.#at}`;

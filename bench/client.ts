@@ -105,7 +105,7 @@ async function runAgent(url: string, mode: string, steps: number, burst: number)
   return JSON.parse(stdout);
 }
 
-/** @returns how many steps a second are sent if all steps of the runs are queued at the beginning */
+/** Measures how many steps a second are sent if all steps of the runs are queued at the beginning. */
 async function pace(port: number, roundTripMs: number, runs: number): Promise<number> {
   const way = await layWay(port, roundTripMs);
   const understudy = new Understudy({ apiKey: PRODUCT_KEY, baseUrl: way.url, timeoutMs: 60_000 });

@@ -56,7 +56,7 @@ const ROUNDS = { full: 5, quick: 2 };
 const IDLE_MS = { full: 10_000, quick: 3_000 };
 const STARTED_THREADS = [1, 16];
 
-/** @returns false if a figure with more threads is below the one with a single thread */
+/** Runs the bench. @returns false if a figure with more threads is below the one with a single thread */
 export async function runCoresBench({ quick, save, say }: CoresBenchOptions): Promise<boolean> {
   const size = quick ? 'quick' : 'full';
   const dir = mkdtempSync(join(tmpdir(), 'bench-cores-'));

@@ -58,7 +58,7 @@ async function startService(name: string, upstream: string, env: Record<string, 
   };
 }
 
-/** @returns answered requests a second */
+/** Sends requests over some connections. @returns answered requests a second */
 async function load(url: string, connections: number, makeRequest: () => Buffer): Promise<number> {
   const run = new Promise<number>((resolve, reject) => {
     let answered = 0;

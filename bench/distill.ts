@@ -71,7 +71,7 @@ async function measure(argv: string[], env: Record<string, string>): Promise<Cos
   };
 }
 
-/** @returns bytes; 0 for a process that has ended */
+/** Reads a size from the status of a process, in bytes; 0 for a process that has ended. */
 function readStatus(pid: number, name: string): number {
   try {
     const status = readFileSync(`/proc/${pid}/status`, 'utf8');

@@ -75,7 +75,7 @@ interface FindingsReport {
   goals: { idle_memory: boolean };
 }
 
-/** @returns false when a goal is missed */
+/** Runs the bench. @returns false when a goal is missed */
 export async function runFindingsBench({ quick, save, say }: FindingsBenchOptions): Promise<boolean> {
   const plan = quick ? QUICK : FULL;
   const dir = mkdtempSync(join(tmpdir(), 'bench-findings-'));

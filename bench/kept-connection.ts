@@ -16,7 +16,7 @@ export class KeptConnection {
     this.#port = port;
   }
 
-  /** @throws Error if the status of the answer is not 200 */
+  /** Reads a path, and returns the body. @throws Error if the status of the answer is not 200 */
   async read(path: string): Promise<string> {
     const { status, body } = await this.ask(path);
     if (status !== 200) throw new Error(`${path}: ${status} ${body.slice(0, 200)}`);

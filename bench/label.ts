@@ -35,7 +35,7 @@ interface LabelReport {
 
 const RUN = 'bench: one run of 30 characters';
 
-/** @param say receives messages about the progress */
+/** Runs the bench. @param say receives messages about the progress */
 export function runLabelBench(options: LabelOptions, say: (what: string) => void = () => {}): LabelReport {
   say('requests without the shim');
   const undici = measure(options, makeUndiciRequest);
@@ -67,7 +67,7 @@ export function describeLabel(report: LabelReport): string[] {
   ];
 }
 
-/** @returns processor time a call in µs, of the best round */
+/** Measures the processor time of a call in µs, in the best of several rounds. */
 function measure({ requests, rounds }: LabelOptions, act: () => void): number {
   let best = Number.POSITIVE_INFINITY;
   for (let round = 0; round < rounds; round++) {

@@ -33,7 +33,7 @@ interface LimitsReport {
   goal_met: boolean;
 }
 
-/** @param say receives messages about the progress */
+/** Runs the bench. @param say receives messages about the progress */
 export async function runLimitsBench(
   options: LimitsOptions,
   say: (what: string) => void = () => {},

@@ -46,7 +46,7 @@ interface ListsReport {
   goals: { pages: boolean };
 }
 
-/** @returns false when a goal is missed */
+/** Runs the bench. @returns false when a goal is missed */
 export async function runListsBench({ quick, save, say }: ListsBenchOptions): Promise<boolean> {
   const runs = quick ? 50_000 : 1_000_000;
   const dir = mkdtempSync(join(tmpdir(), 'bench-lists-'));

@@ -50,7 +50,7 @@ const LOOK_MS = 50;
 /** How long the box may take to detect that the database is unreachable, or reachable again. */
 const NOTICE_LIMIT_MS = 30_000;
 
-/** @returns false if a request failed while the database was unreachable */
+/** Runs the bench. @returns false if a request failed while the database was unreachable */
 export async function runOutageBench({ quick, save, say }: OutageBenchOptions): Promise<boolean> {
   const size = quick ? 'quick' : 'full';
   const dir = mkdtempSync(join(tmpdir(), 'bench-outage-'));

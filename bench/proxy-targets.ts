@@ -26,7 +26,7 @@ export interface ProxyTarget {
 
 const MITM_START_MS = 20_000;
 
-/** @returns null if the proxy is not installed */
+/** Starts a proxy in front of the upstream. @returns null if the proxy is not installed */
 export async function startProxyTarget(
   name: ProxyName,
   upstreamPort: number,

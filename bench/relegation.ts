@@ -70,7 +70,7 @@ interface RelegationResult extends Provenance {
   goal_met: boolean;
 }
 
-/** @returns whether the goal was met */
+/** Runs the bench. @returns whether the goal was met */
 export async function runRelegationBench({ quick, save, say }: RelegationBenchOptions): Promise<boolean> {
   const folder = mkdtempSync(join(tmpdir(), 'understudy-bench-relegation-'));
   const stops: (() => Promise<void>)[] = [];

@@ -76,7 +76,7 @@ const QUIET_MS = 400;
 const QUIET_SHARE = 0.1;
 const ENV = { VECTOR_STORE_URL: 'embedded:', LOG_LEVEL: 'info', PLAN_CAPS: '{"free": null}' };
 
-/** @returns false when a goal is missed */
+/** Runs the bench. @returns false when a goal is missed */
 export async function runRetrieveBench({ quick, save, say }: RetrieveBenchOptions): Promise<boolean> {
   const dir = mkdtempSync(join(tmpdir(), 'bench-retrieve-'));
   const dataDir = join(dir, 'data');

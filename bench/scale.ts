@@ -137,7 +137,7 @@ interface Fleet {
   asked: number;
 }
 
-/** @param boxes 0: one box with its own database */
+/** Starts boxes that share a database. @param boxes 0: one box with its own database */
 async function startFleet(
   boxes: number,
   dir: string,
@@ -287,7 +287,7 @@ async function repeat(
   return { latency_us: samples.quantiles(), refused };
 }
 
-/** @returns false for 503, after which a client repeats the request */
+/** Waits for an answer. @returns false for 503, after which a client repeats the request */
 async function isTaken(answer: Promise<unknown>): Promise<boolean> {
   try {
     await answer;

@@ -68,7 +68,7 @@ const QUERIES = [
   ABSENT,
 ];
 
-/** @returns false when a goal is missed */
+/** Runs the bench. @returns false when a goal is missed */
 export async function runSearchBench({ quick, save, say }: SearchBenchOptions): Promise<boolean> {
   const runs = quick ? 2_000 : 100_000;
   const dir = mkdtempSync(join(tmpdir(), 'bench-search-'));

@@ -36,7 +36,7 @@ const ROUNDS = { full: 3, quick: 1 };
 const IDLE_MS = { full: 10_000, quick: 3_000 };
 const ENGINES = { AUTH_DB_URL: 'embedded:', AUTH_DB_CONN_URL: 'embedded:', VECTOR_STORE_URL: 'embedded:' };
 
-/** @param before another checkout; null: none */
+/** Runs the bench. @param before another checkout; null: none */
 export async function runStartBench({
   quick,
   save,

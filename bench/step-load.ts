@@ -89,7 +89,7 @@ class Line {
     this.#socket.on('close', () => this.#finish(0));
   }
 
-  /** @returns the status; 0 if the connection broke */
+  /** Sends a request. @returns the status of the answer; 0 if the connection broke */
   ask(request: string): Promise<number> {
     return new Promise((resolve) => {
       this.#done = resolve;
@@ -197,7 +197,7 @@ async function runJob(job: StepJob): Promise<StepResult> {
   return { targets };
 }
 
-/** @param latencies_us in the order of sending */
+/** Summarizes the latencies of a round. @param latencies_us in the order of sending */
 function summarizeLatencies(
   latencies_us: readonly number[],
   busyMs: number,

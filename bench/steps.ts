@@ -74,7 +74,7 @@ interface LiveRuns {
   disk_bytes: number;
 }
 
-/** @returns false when a goal is missed */
+/** Runs the bench. @returns false when a goal is missed */
 export async function runStepsBench({ quick, save, say }: StepsBenchOptions): Promise<boolean> {
   const plan = quick ? QUICK : FULL;
   const load = await startBenchProcess<{ ready: true }>('step-load.ts');
@@ -254,7 +254,7 @@ async function startRuns(
   });
 }
 
-/** @throws Error with the first answer that was not 200 */
+/** Has the load process do a job. @throws Error with the first answer that was not 200 */
 async function askLoad(child: ChildProcess, job: StepJob): Promise<StepResult> {
   const answered = new Promise<{ result?: StepResult; error?: string }>((resolve, reject) => {
     child.once('message', (message) => resolve(message as { result?: StepResult }));

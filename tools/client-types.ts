@@ -89,7 +89,7 @@ class Printer {
     this.#io = io;
   }
 
-  /** @returns the TypeScript type of a schema @throws Error for an unknown keyword */
+  /** Returns the TypeScript type of a schema. @throws Error for an unknown keyword */
   print(schema: z.ZodType): string {
     const { $defs = {}, ...own } = z.toJSONSchema(schema, { io: this.#io }) as Schema;
     for (const [name, definition] of Object.entries($defs)) this.#declare(name, definition);

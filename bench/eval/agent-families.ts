@@ -62,7 +62,7 @@ class AgentRun {
     this.#messages.push({ role: 'user', content: family.task(this.#world, random) });
   }
 
-  /** @returns null when the agent has ended */
+  /** Makes the agent's next request. @returns null when the agent has ended */
   nextRequest(): MessagesRequest | null {
     if (this.#final !== null || this.#isBroken || this.#steps >= STEPS_MAX) return null;
     return {
@@ -180,7 +180,7 @@ export function canChange(family: string, change: AgentChange): boolean {
   return found !== undefined && change(found) !== null;
 }
 
-/** @param seed of the run; runs of other families with the same seed are unrelated */
+/** Starts a run of a family of agents. @param seed of the run; runs of other families with the same seed are unrelated */
 export function startRun(
   family: string,
   seed: number,

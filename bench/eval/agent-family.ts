@@ -77,7 +77,7 @@ export type Act =
 export interface AgentFamily<World = any> {
   name: string;
   tools: WireTool[];
-  /** @param isShifted the task is of a kind that no earlier run had */
+  /** Makes the world of a run. @param isShifted the task is of a kind that no earlier run had */
   makeWorld(random: Prng, isShifted: boolean): World;
   system(world: World, random: Prng): string;
   task(world: World, random: Prng): string;

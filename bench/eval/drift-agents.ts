@@ -102,7 +102,7 @@ function askRuns(
   });
 }
 
-/** @returns wrong answers served in one run, and whether anything is suspended */
+/** Plays one run. @returns how many wrong answers were served, and whether anything is suspended */
 function play(watch: DriftWatch, { covered }: AskedRun): { wrong: number; is_suspended: boolean } {
   let wrong = 0;
   let isSuspended = false;

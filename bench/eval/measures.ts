@@ -27,7 +27,7 @@ function meanRanks(values: readonly number[]): Float64Array {
   return ranks;
 }
 
-/** @returns the indices of the scores, from the highest score down; equal scores keep their order */
+/** Returns the indices of the scores, from the highest score down. Equal scores keep their order. */
 export function rankAll(scores: readonly number[]): number[] {
   return scores.map((_, i) => i).sort((i, j) => scores[j]! - scores[i]! || i - j);
 }

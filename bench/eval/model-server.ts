@@ -65,7 +65,10 @@ export class ModelServer {
     return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
   }
 
-  /** @param request the request that will arrive later @param kind the kind of the right answer */
+  /**
+   * Records the right answer to a request that will arrive later.
+   * @param kind the kind of the right answer
+   */
   learn(request: { messages?: unknown }, content: Content, kind: string): void {
     this.#known.set(nameStep(request.messages), { content, kind });
   }

@@ -150,7 +150,7 @@ function judgeKind(
   return { answer, kind: kindOfServiceAnswer(answer.content, request, said) };
 }
 
-/** @returns null when it failed, or is late */
+/** Asks the model. @returns null when the request failed, or the answer is late */
 async function ask(
   service: StudentService,
   asked: ReadRequest,

@@ -152,7 +152,7 @@ async function scorePairs(
   return { spearman: correlation, ndcg_at_10: null, map: null, mrr: null, patterns_ndcg_at_10: null };
 }
 
-/** @returns scores by split */
+/** Scores the embedder's rankings. @returns scores by split */
 async function scoreRanked(embedder: Embedder, set: RankedSet): Promise<Map<string, Scores>> {
   const docs = await embedAll(
     embedder,
@@ -213,7 +213,7 @@ async function scoreAsPatterns(
   }
 }
 
-/** @returns nDCG@10 by split */
+/** Scores the retrievals of a service that has stored the documents. @returns nDCG@10 by split */
 async function scoreStored(line: JsonLine, org_id: string, set: RankedSet): Promise<Map<string, number>> {
   /** The documents of each pattern. Near-duplicates share a pattern. */
   const places = new Map<string, number[]>();

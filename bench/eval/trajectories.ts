@@ -72,7 +72,7 @@ interface SplitResult {
   ways: Record<string, Served>;
 }
 
-/** @returns null if the suites are missing */
+/** Reads the trajectories; null if the file is missing. */
 function readTrajectories(file = FILE): Trajectory[] | null {
   if (!existsSync(file)) return null;
   const lines = gunzipSync(readFileSync(file)).toString('utf8').split('\n');

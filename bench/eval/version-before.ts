@@ -30,7 +30,7 @@ export interface VersionPoint {
   by_family: Record<string, { served: number; errors: number; steps: number }>;
 }
 
-/** @param directory of the checkout */
+/** Loads another version of the student's code. @param directory of the checkout */
 export function loadVersion(directory: string): StudentVersion {
   // The path is known only at run time.
   const require = createRequire(import.meta.url);

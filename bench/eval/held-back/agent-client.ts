@@ -17,13 +17,17 @@ interface Asked {
 }
 
 export interface AgentClient {
-  /** @throws the errors of the SDK */
+  /** Sends the next request. @throws the errors of the SDK */
   ask(): Promise<Asked>;
-  /** @param results the results of the last answer's calls, in their order */
+  /** Adds results to the conversation. @param results the results of the last answer's calls, in their order */
   tell(results: readonly Result[]): void;
 }
 
-/** @param url of the gateway @param label of the run, if the client labels its requests */
+/**
+ * Opens the client of an agent's wire format.
+ * @param url of the gateway
+ * @param label of the run, if the client labels its requests
+ */
 export function openClient(agent: HeldBackAgent, run: Run, url: string, label: string): AgentClient {
   const labels = agent.is_labelled ? label : null;
   if (agent.wire === 'messages') return new MessagesClient(agent, run, url, labels);

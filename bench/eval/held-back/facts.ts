@@ -8,6 +8,7 @@ export interface Facts {
 }
 
 /**
+ * Finds the first fault of a text.
  * @param known the true values and the content of the request. A number, date, time or id that `known` does not contain
  *   makes the text wrong
  * @param names names that the text may contain only if `known` contains them

@@ -42,7 +42,7 @@ export function movesNow(run: Run, turns: readonly Turn[]): Move[] {
   return [{ weight: 1, calls: failed.map((call) => findWanted(run, before, call) ?? call) }];
 }
 
-/** @param seed of this step: the same step gets the same answer */
+/** Answers a step as the provider's model. @param seed of this step: the same step gets the same answer */
 export function answerStep(agent: HeldBackAgent, run: Run, turns: readonly Turn[], seed: number): Answer {
   const prng = createPrng(seed);
   const moves = movesNow(run, turns);

@@ -51,6 +51,7 @@ export const LIVE_DEFAULTS: LiveOptions = {
 const OFFLINE_DEFAULTS: OfflineOptions = { ...DEFAULTS, golden: [150], runs: 30, restricted: 15 };
 
 /**
+ * Reads the flags of live trials.
  * @param args `--held-back` with `--seed N`, `--golden N,N` (golden runs of each agent before each round), `--live N`,
  *   `--restricted N`, `--changed N,N` (runs after the silent change before each round; `--changed=`: no change),
  *   `--agents NAME,NAME`, `--checkout DIR` (another version, on the same runs), `--no-save`. With `--agents` or
@@ -81,6 +82,7 @@ export function readLiveFlags(args: readonly string[]): Partial<LiveOptions> & {
 }
 
 /**
+ * Reads the flags of offline trials.
  * @param args `--held-back --offline` with `--seed N`, `--golden N,N` (golden runs of each agent before each round),
  *   `--runs N` (runs of each agent that are judged), `--restricted N`, `--agents NAME,NAME`, `--checkout DIR` (another
  *   version, on the same runs)

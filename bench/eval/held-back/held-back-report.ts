@@ -11,7 +11,7 @@ const PROMISE = 0.05;
 const KIND_SERVED_MIN = 20;
 const EXAMPLE_CHARACTERS = 300;
 
-/** @returns lines of at most 120 characters or so */
+/** Writes the report of live trials. @returns lines of at most 120 characters or so */
 export function describeHeldBack(result: HeldBackResult): string[] {
   return [
     ...result.stages.flatMap(describeStage),

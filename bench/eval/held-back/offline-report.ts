@@ -7,7 +7,7 @@ import { percent, row, sumFigures, tellReasons } from './figure-table.ts';
 import type { OfflineResult } from './held-back-result.ts';
 import type { TrialFigures } from './trial-figures.ts';
 
-/** @returns a table for each number of golden runs, and what was refused by reason */
+/** Writes the report of offline trials. @returns a table for each number of golden runs, and what was refused by reason */
 export function describeOffline(results: readonly OfflineResult[], seed: number): string[] {
   return [...Map.groupBy(results, ({ golden_runs }) => golden_runs)].flatMap(([golden_runs, stage]) =>
     describeStage(golden_runs, stage, seed),

@@ -55,7 +55,7 @@ export interface OfflineStudent {
   ask(step: RecordedStep): Said;
 }
 
-/** @param checkout a checkout whose dependencies are installed */
+/** Loads the code of students from a checkout. @param checkout a checkout whose dependencies are installed */
 export function loadStudentCode(checkout: string): StudentCode {
   // The path is known only at run time.
   const require = createRequire(import.meta.url);
@@ -68,7 +68,7 @@ export function loadStudentCode(checkout: string): StudentCode {
   };
 }
 
-/** @param golden oldest first */
+/** Teaches a student with golden runs of an agent. @param golden oldest first */
 export async function teachOffline(
   code: StudentCode,
   agent: HeldBackAgent,

@@ -22,7 +22,7 @@ export async function evaluateOffline(options: OfflineOptions): Promise<void> {
   console.log(describeOffline(results, options.seed).join('\n'));
 }
 
-/** @returns each agent's results, one for each number of golden runs */
+/** Teaches and judges a student for each agent. @returns each agent's results, one for each number of golden runs */
 export async function measureOffline(
   options: OfflineOptions,
   say: (what: string) => void,
@@ -104,7 +104,7 @@ export function judgeRuns(student: OfflineStudent, runs: readonly RecordedRun[])
   return figures;
 }
 
-/** @returns whether the step is served with a right answer */
+/** Asks the student, and adds the outcome to the figures. @returns whether the step is served with a right answer */
 function judgeStep(figures: TrialFigures, student: OfflineStudent, step: RecordedStep): boolean {
   const { agent, run, turns } = step;
   const { is_served, reason, answer } = student.ask(step);

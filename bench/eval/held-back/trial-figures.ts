@@ -56,7 +56,7 @@ export function startFigures(runs: number): TrialFigures {
   };
 }
 
-/** @param explain gives the gateway's decision about an exchange, and the student's answer */
+/** Adds up the figures of runs. @param explain gives the gateway's decision about an exchange, and the student's answer */
 export async function addUp(
   runs: readonly TrialRun[],
   explain: (exchange: number) => Promise<Explanation | null>,
@@ -92,7 +92,7 @@ export function addServed(
   if (figures.examples.length < EXAMPLES_MAX) figures.examples.push(fault);
 }
 
-/** @returns whether it was audited */
+/** Adds a step that the student did not serve to the figures. @returns whether the step was audited */
 async function addRefused(
   figures: TrialFigures,
   step: TrialStep,

@@ -97,7 +97,7 @@ export class TrialDriver {
     this.#provider = provider;
   }
 
-  /** @param mayGiveUp whether the clients of some runs abandon them */
+  /** Drives a run to its end. @param mayGiveUp whether the clients of some runs abandon them */
   async drive(agent: HeldBackAgent, seed: number, kind: RunKind, mayGiveUp = false): Promise<TrialRun> {
     const prng = createPrng(seed ^ 0x5bd1e995);
     const run = agent.start(seed, kind);
@@ -135,7 +135,7 @@ export class TrialDriver {
   }
 }
 
-/** @param draw from 0 to 1: decides whether the tool fails for a moment, and how */
+/** Performs a call of a tool. @param draw from 0 to 1: decides whether the tool fails for a moment, and how */
 export function performCall(run: Run, call: ToolCall, draw: number): Result {
   if (draw >= TRANSIENT_SHARE) return run.perform(call);
   const text = TRANSIENT_ERRORS[Math.floor((draw / TRANSIENT_SHARE) * TRANSIENT_ERRORS.length)]!;

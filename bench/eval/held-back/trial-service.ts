@@ -48,6 +48,7 @@ export interface TrialService {
 }
 
 /**
+ * Starts a service for a trial.
  * @param folder of the captured data; the log is beside it
  * @param student directory; null: relegation is off
  * @param checkout whose service is started
@@ -122,7 +123,7 @@ async function askJson<T>(url: string, init: RequestInit): Promise<T | null> {
   return (await reply.json()) as T;
 }
 
-/** @returns the addresses that it prints; null if it ends or prints nothing */
+/** Reads the addresses that a starting service prints; null if the service ends or prints none. */
 async function readStart(
   stdout: NodeJS.ReadableStream,
   ended: Promise<void>,

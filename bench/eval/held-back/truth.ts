@@ -17,6 +17,7 @@ interface Asked {
 }
 
 /**
+ * Judges an answer.
  * @param moves all moves that are right at this point (`movesNow`)
  * @returns why the answer is wrong; null: it is right
  */

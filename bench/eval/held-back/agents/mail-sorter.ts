@@ -158,7 +158,7 @@ const BODIES: Readonly<Record<Kind, { subjects: readonly string[]; bodies: reado
   },
 };
 
-/** @param least the smallest amount of an invoice in euros */
+/** Makes a mail. @param least the smallest amount of an invoice in euros */
 function makeMail(prng: Prng, kind: Kind, today: number, least: number): Mail {
   const firm = pick(prng, FIRMS);
   const from = makePerson(prng, `${firm.toLowerCase()}.example`);

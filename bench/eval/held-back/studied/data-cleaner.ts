@@ -80,7 +80,7 @@ const TASKS = [
 
 const FIELDS: readonly Field[] = ['email', 'country', 'joined'];
 
-/** @returns rows and what must be written in them */
+/** Makes rows, and what must be written in them. */
 function makeRows(prng: Prng, count: number, base: number): { rows: Row[]; fixes: Fix[] } {
   const fixes: Fix[] = [];
   const rows = Array.from({ length: count }, (_, at) => {

@@ -202,7 +202,7 @@ class TriageRun implements Run {
     ];
   }
 
-  /** @returns null: everything is done */
+  /** Lists the moves that are right now. @returns null: everything is done */
   #act(turns: readonly Turn[]): Move[] | null {
     const { service, cause, pod, dependency, versions } = this.#incident;
     const isDone = (name: string): boolean => callsOf(turns, name).length > 0;

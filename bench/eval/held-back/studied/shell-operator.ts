@@ -227,7 +227,7 @@ class OperatorRun implements Run {
     );
   }
 
-  /** @param spellings spellings of one command; the first is the usual one */
+  /** Makes the moves that run a command. @param spellings spellings of one command; the first is the usual one */
   #run(...spellings: string[]): Move[] {
     const weights = [0.7, 0.2, 0.1];
     return spellings.map((command, at) => ({

@@ -84,7 +84,7 @@ function openDatabase(at: number): DatabaseSync {
   return db;
 }
 
-/** @returns the rows; null: the database does not accept the query */
+/** Runs a query. @returns the rows; null: the database does not accept the query */
 function query(database: number, sql: unknown): unknown[] | null {
   if (typeof sql !== 'string' || !/^\s*(select|with)\b/i.test(sql)) return null;
   try {

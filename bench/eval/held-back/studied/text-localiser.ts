@@ -267,7 +267,7 @@ class LocaliserRun implements Run {
     return [`# ${this.#file}, ${this.#locale}`, ...lines].join('\n');
   }
 
-  /** @param version of the glossary */
+  /** Describes the right translations of an entry. @param version of the glossary */
   #translation({ phrase, noun }: Entry, version: number): FreeText {
     const [wordings, core] = phrase[this.#locale];
     const term = phrase.term === undefined ? '' : TERMS[phrase.term]![this.#locale][version]!;
