@@ -51,10 +51,11 @@ export interface OpenReply {
 }
 
 /**
- * A batch: either its locations in the mapped memory, or the number of slabs among the bodies that were sent before
- * this message.
+ * A batch: its slabs and then its cells, at `places` of the mapped memory; without places, these are the bodies that
+ * were sent before this message.
  */
 export interface AppendInput {
+  /** Number of slabs. */
   slabs: number;
   places: BatchPlaces['places'] | null;
   /** Index of the first exchange to store; earlier ones are stored already. */

@@ -1,8 +1,7 @@
 /**
  * Logs the writer's problems: what is wrong and what to do, at most once a minute for each cause, and that exchanges are
- * stored again. Capture problems
- * must not affect traffic, so only the log and the stats report them. Runs in the capture process, and on any thread in
- * tests.
+ * stored again. Capture problems must not affect traffic, so only the log and the stats report them. Runs in the capture
+ * process, and on any thread in tests.
  */
 import type { FailureCause, PlaceCause } from '../../src/domain/capture-cause.ts';
 import { RareTelling } from '../../src/std/rare-telling.ts';

@@ -38,7 +38,7 @@ export interface MergedPattern {
 /** Stores the patterns made from traces. The pattern index's client fits. */
 interface PatternSink {
   /**
-   * Adds patterns, or merges each into one with nearly the same situation (cosine ≥ 0.9).
+   * Adds patterns, or merges each into one that teaches the same (docs/patterns.md).
    * @returns one result for each pattern, in order
    */
   merge(scope: PatternScope, patterns: readonly SinkPattern[]): Promise<MergedPattern[]>;

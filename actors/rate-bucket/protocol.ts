@@ -1,5 +1,6 @@
 /**
- * The rate bucket's messages. Each limited key (an API key, a user) has one actor, in memory only. Any thread.
+ * The rate bucket's messages. A limited key (an API key, a user) without a slot of the shared table (table.ts) has one
+ * actor, in memory only. Any thread.
  */
 
 export const RATE_BUCKET_KIND = 'rate-bucket';

@@ -52,7 +52,7 @@ export class UsageMeterClient {
 
   /**
    * Counts an evaluation of posted steps, and its intervention when it is returned for the first time. Stored when
-   * this resolves. The same steps always get the same answer, on all server threads.
+   * this resolves. The same steps get the same answer, on all server threads, while the meter remembers the evaluation.
    * @throws CatalogueError `unavailable` if it cannot be counted now
    */
   evaluate(orgId: string, projectId: string, steps: EvaluatedSteps): Promise<EvaluateStepsReply> {

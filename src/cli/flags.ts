@@ -25,7 +25,7 @@ const WORD_CHARACTERS = 200;
 /**
  * Reads the flags of a command that takes no words.
  * @param argv what follows the command
- * @throws UsageError for an unknown flag, a flag without its value, or an unexpected word
+ * @throws UsageError for an unknown flag, a flag without its value, a switch with one, or an unexpected word
  */
 export function readFlags<const Kinds extends FlagKinds>(argv: string[], kinds: Kinds): FlagValues<Kinds> {
   const { values, words } = readFlagsAndWords(argv, kinds);
@@ -35,7 +35,7 @@ export function readFlags<const Kinds extends FlagKinds>(argv: string[], kinds: 
 
 /**
  * Reads the flags and words of a command, which interprets the words itself.
- * @throws UsageError for an unknown flag, or a flag without its value
+ * @throws UsageError for an unknown flag, a flag without its value, or a switch with one
  */
 export function readFlagsAndWords<const Kinds extends FlagKinds>(
   argv: string[],

@@ -29,9 +29,9 @@ import { renderOwnCommand } from './own-command.ts';
 import { makeHarmlessLine } from './terminal-text.ts';
 
 const HELP = `Makes Claude Code or Codex report each tool call as a step of a run, and read what the monitors say if a run goes
-wrong. Each session of the client is a run. At its events, the client calls \`understudy hook CLIENT\`. This command
-never fails or delays the agent: if the service does not answer within 1.5 s, the command prints nothing and does not
-call the service for half a minute.
+wrong. Each session of the client is a run. At its events, the client calls \`understudy hook CLIENT\`, which never fails
+and waits at most 1.5 s for the service. If the service does not answer in that time, the command prints nothing, and
+hooks do not call the service for half a minute.
 
 Usage: understudy hooks ${CLIENTS.join('|')} [--write | --remove] [--file FILE] [--url URL] [--codebase ID] [--profile NAME]
 

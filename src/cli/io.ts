@@ -20,7 +20,7 @@ export interface CliIo {
   outliveReader?(): void;
 }
 
-/** Exit statuses of every command: done, failed, wrong use. */
+/** Exit statuses that commands return: done, failed, wrong use. A wrong value in the configuration exits with 78. */
 export const EXIT = { done: 0, failed: 1, usage: 2 } as const;
 
 /** Wrong use of a command. It prints one line, then where to read more, and exits with 2. */

@@ -29,9 +29,9 @@ Usage: understudy loop --out DIR [--db FILE] [--once | --every TIME] [options]
 ${DISTILL_FLAGS_HELP}; with --every one line of JSON per round
 
 The gate: the student must serve at least --min-served of the held-out steps, and at most --target-error of these may be
-wrong, also among those that it serves in a row from the beginning of a run. Not worse: both students are compared on the
-steps that were also held out for the published student. Of these, the new student may serve at most 2 % fewer correctly,
-unless the published student misses the target on them.
+wrong. With GW_RELEGATION_STICKY=on this also holds for those that it serves in a row from the beginning of a run. Not
+worse: both students are compared on the steps that were also held out for the published student. The share that the new
+student serves correctly may be at most 2 percentage points lower, unless the published one misses the target on them.
 
 Examples:
   understudy loop --out student --once

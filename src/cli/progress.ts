@@ -7,7 +7,7 @@ import type { CliIo } from './io.ts';
 import { describeRemaining, RemainingTime } from './remaining-time.ts';
 import { makeHarmlessLine } from './terminal-text.ts';
 
-/** Minimum time between two texts on a terminal. */
+/** Minimum time after which {@link Progress.tell} shows another text on a terminal. */
 const PROGRESS_INTERVAL_MS = 200;
 /** Interval at which a long command shows its last text again, with the time that is left. */
 const REPEAT_MS = 1_000;
@@ -33,8 +33,7 @@ export class Progress {
 
   /**
    * @param hasLines whether the command may take long: then the last text is repeated, and lines are printed if
-   * standard
-   *   error is not a terminal
+   *   standard error is not a terminal
    */
   constructor(io: CliIo, now: () => number, hasLines = false) {
     this.#io = io;
