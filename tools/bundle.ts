@@ -1,8 +1,8 @@
 /**
  * `node tools/bundle.ts`: bundles the dashboard's page (src/dashboard) for the browser into src/dashboard/dist. The
  * names of the files contain a digest of their content, and the files are compressed once. Then it bundles the
- * service's code (bundle-service.ts). `npm ci`, `npm start` and `npm run build` call it. It does nothing if no source
- * has changed.
+ * service's code (bundle-service.ts). `npm ci`, `npm start`, `npm run demo` and `npm run build` call it. It does nothing
+ * if no source has changed.
  */
 import { createHash } from 'node:crypto';
 import { existsSync, globSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';

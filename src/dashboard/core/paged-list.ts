@@ -1,6 +1,6 @@
 /**
- * A list that is read by cursor, newest first. It reads more when the reader comes near its end, and reads
- * its beginning periodically, so that new and changed rows appear. Browser.
+ * A list that is read by cursor. It reads more when the reader comes near its end, and may read its beginning
+ * periodically, so that new and changed rows appear. Browser.
  */
 import { useMemo } from 'preact/hooks';
 import { type Resource, useResource } from './resource.ts';
@@ -14,7 +14,7 @@ export interface CursorPage<One> {
 interface PagedRows<Page extends CursorPage<unknown>> {
   rows: Page['rows'];
   has_more: boolean;
-  /** The newest first page. */
+  /** The first page, as it was last read. */
   head: Page;
 }
 

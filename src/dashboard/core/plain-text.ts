@@ -1,6 +1,7 @@
 /**
  * Neutralizes characters that reverse the direction of the following text. A name with such characters could make the
- * page show false text. Every text and attribute that a component writes passes through here. Browser.
+ * page show false text. Every text that a component writes passes through here, and so do titles, labels for screen
+ * readers and placeholders. Browser.
  */
 import { options, type VNode } from 'preact';
 

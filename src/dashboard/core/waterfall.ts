@@ -16,7 +16,7 @@ export interface WaterfallRow extends Span {
   kind: 'turn' | 'tools' | 'child';
   /** Id of the turn to which it belongs. */
   exchange_id: number;
-  /** Index of the turn, from 0 on. Only in rows of turns. */
+  /** Index of that turn, from 0 on. */
   at: number;
   label: string;
   /** When the answer of the turn began; null: never. Only in rows of turns. */

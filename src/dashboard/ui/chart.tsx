@@ -146,7 +146,7 @@ function plotLines(place: HTMLElement, { x, lines, height_px, is_time, range, fo
   );
 }
 
-/** Lines over one axis. `x` is ascending. `time`: x is in seconds since the epoch. */
+/** Lines over one axis. `x` is ascending. @param is_time `x` is in seconds since the epoch */
 export function LineChart({
   x,
   lines,

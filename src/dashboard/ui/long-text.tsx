@@ -43,7 +43,7 @@ export function LongText({
   );
 }
 
-/** The first lines, at most SHOWN_CHARACTERS of them. A text that is only a little longer stays whole. */
+/** The first lines, with at most SHOWN_CHARACTERS characters. A text that is only a little longer stays whole. */
 function cutLines(text: string, most: number): string {
   let at = -1;
   for (let line = 0; line < most; line++) {

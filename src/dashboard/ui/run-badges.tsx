@@ -27,7 +27,7 @@ export function SourceMark({ run: { is_captured, reported } }: { run: CapturedRu
   return <span class="run-source">{words}</span>;
 }
 
-/** Shows a captured run's state in badges. @param isShort whether to leave out badges that most runs have, as in a list */
+/** Shows a run's state in badges. @param isShort whether to leave out badges that most runs have, as in a list */
 export function RunBadges({ run, isShort = false }: { run: CapturedRun; isShort?: boolean }) {
   const why = run.reasons.map(({ words }) => words).join('; ');
   return (
