@@ -10,9 +10,9 @@
         state = run.difficulty("Hmm, not sure why").state  # FAST, SLOW or SKIP
 
 The client watches an agent from inside its process and never gets in its way. Background threads send runs and steps in
-order, from a bounded queue. Calls that need an answer wait for one timeout at most. Only wrong options raise. The
-outcome of a run that ends normally is `success`. After an exception it is `failure: <ExceptionName>`, and the exception
-is raised again.
+order, from a bounded queue. Calls that need an answer wait for one timeout at most. Only wrong options and arguments
+raise, and `api` and `subscribe` if the service fails. The outcome of a run that ends normally is `success`. After an
+exception it is `failure: <ExceptionName>`, and the exception is raised again.
 
 `install_labels()` adds the run's name and a sequence number to requests to models through a local gateway.
 

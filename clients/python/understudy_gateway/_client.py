@@ -46,7 +46,8 @@ _Run = TypeVar("_Run", bound=BaseRun)
 class ClientBase(Generic[_Run]):
     """A client of the service. `api_key` and `base_url` default to SVC_API_KEY and SVC_BASE_URL.
 
-    Wrong options raise TypeError or ValueError here. After that only `api` and `subscribe` raise.
+    Wrong options raise TypeError or ValueError here. After that only `api` and `subscribe` raise, and `findings` for a
+    wrong argument.
 
     token_budget, on_token_budget: a soft cap on the tokens of each run, and a function that is called with a
         TokenBudgetReached once per run.

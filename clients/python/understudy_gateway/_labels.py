@@ -17,7 +17,7 @@ from ._texts import ID_UNITS
 
 _LABELLED_RUNS_MAX = 10_000
 # Paths of model calls. A request's path must end with one of them, because a base address may have a path. Deeper paths
-# are other calls.
+# are other calls. Only the verbs of Gemini may have something behind them.
 _LLM_PATH = re.compile(
     r"/v1/(?:messages|chat/completions|responses|complete)/?$|(?::|%3[aA])(?:generate|streamGenerate)Content"
     r"|/model/.+/(?:converse|converse-stream|invoke|invoke-with-response-stream)$"

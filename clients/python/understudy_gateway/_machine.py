@@ -90,7 +90,7 @@ class DifficultyMachine:
 
 
 class Difficulty(NamedTuple):
-    """Estimated difficulty of the next step."""
+    """The estimated difficulty of a text, and the state of the run after it."""
 
     score: float
     state: str
