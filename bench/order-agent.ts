@@ -1,6 +1,6 @@
 /**
  * A small agent that does the same kind of task again and again, its model (a script of the fake provider), and a
- * student that has learnt from its golden runs. For tests of relegation.
+ * student that has learnt from its golden runs. For tests and benches of relegation.
  */
 
 import type { Script, ScriptedAnswer } from '../src/demo/script.ts';

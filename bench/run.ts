@@ -47,7 +47,10 @@ const USAGE = `npm run bench -- SUITE … [options]
   --save             write bench/results even if something was left out
   --strict           exit with 1 if a goal is missed`;
 
-/** Maximum time of a run. A run that takes longer is stopped, with all processes that it started. */
+/**
+ * Maximum time of a run, and of one with a suite of LONG_SUITES. A run that takes longer is stopped, with all processes
+ * that it started.
+ */
 const RUN_LIMIT_MS = 25 * 60_000;
 /** Suites that make large databases first, some gigabytes of captures at full size. */
 const LONG_SUITES = new Set(['growth', 'search']);
