@@ -1,6 +1,6 @@
 /**
- * The capture reader's process from the outside: requests are answered even if it ends, it starts again after a pause,
- * and it ends when idle.
+ * The capture reader's process from the outside: each request gets an answer or an error, even if the process ends; it
+ * starts again after a pause, and ends when idle.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
