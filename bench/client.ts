@@ -17,7 +17,7 @@ import type { Quantiles } from './quantiles.ts';
 import { saveResult, takeProvenance } from './results.ts';
 import { layWay } from './round-trip.ts';
 
-/** Maximum time of a call of `step` in the agent (issue G). */
+/** Maximum time of a call of `step` in the agent. */
 const STEP_GOAL_US = 20;
 
 interface AgentFigures {

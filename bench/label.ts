@@ -10,7 +10,7 @@ import { createRequire } from 'node:module';
 import { Duplex } from 'node:stream';
 import { install, runScope } from '../src/label/label.ts';
 
-/** Maximum additional time for a labelled request (issue G). */
+/** Maximum additional time for a labelled request. */
 const LABEL_GOAL_US = 5;
 
 interface LabelOptions {

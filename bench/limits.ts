@@ -7,7 +7,7 @@ import { SharedRateLimiter } from '../actors/rate-bucket/client.ts';
 import { allocateRateTable, RATE_SLOTS, RateTable } from '../actors/rate-bucket/table.ts';
 import type { Asker } from '../src/runtime/actor-client.ts';
 
-/** Maximum processor time for a check of the limit (issue B, Speed). */
+/** Maximum processor time for a check of the limit. */
 const LIMIT_CHECK_GOAL_US = 1;
 
 const LIMIT = { rate_per_s: 200, burst: 400 };

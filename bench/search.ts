@@ -46,7 +46,7 @@ interface IndexFigures {
   cpu_us_per_exchange: number;
 }
 
-/** Maximum time of a search for a word in 100,000 runs (issue S). */
+/** Maximum time of a search for a word in 100,000 runs. */
 const WORD_MS_MAX = 100;
 /** Maximum size of the index, as a share of the capture files' bytes. */
 const INDEX_SHARE_MAX = 0.1;

@@ -143,7 +143,7 @@ function useModels(scope: RunScope, org_id: string, list: PagedList<RunPageRows>
 }
 
 /**
- * `j` and `k` move the focus into the list from anywhere on the page, and within the list from row to row.
+ * `j` and `k` move the focus into the list from anywhere else on the page. The list moves it from row to row.
  */
 function useFirstRowKey(): void {
   useEffect(() => {
