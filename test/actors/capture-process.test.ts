@@ -167,7 +167,7 @@ describe.runIf(isNative)('mapped memory', () => {
     expect(parts[0]!.find(new Uint8Array(8))).toBe(-1);
   });
 
-  it('accepts a run again after its return, empty', () => {
+  it('gives a returned run again, empty', () => {
     const part = new MemoryPart(makeMemory(32 * MIB), 0, 1);
     const run = part.take(MIB)!;
     run.fill(7);

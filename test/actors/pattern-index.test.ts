@@ -615,7 +615,7 @@ describe('patterns of an earlier version', () => {
 });
 
 describe('a changed embedder', () => {
-  it('embeds everything again while it serves, and deletes the old vectors', async () => {
+  it('embeds everything again, and deletes the old vectors', async () => {
     const world = createWorld();
     const first = await openStore(world);
     await first.add(
@@ -787,7 +787,7 @@ describe('a changed embedder', () => {
     await expect(find(store, ask(FLAKY))).rejects.toThrow('the embedder is down');
   });
 
-  it('continues with the patterns that have vectors while it is down', async () => {
+  it('that is down refuses additions until it is up', async () => {
     const world = createWorld();
     const first = await openStore(world);
     await first.add(ALICE, [pattern(FLAKY)]);

@@ -321,7 +321,7 @@ describe('a limit that boxes share', () => {
 });
 
 describe('buckets of a single thread', () => {
-  it('are limited in number and independent', () => {
+  it('are separate for each key', () => {
     const own = new OwnBuckets(
       () => ({ rate_per_s: 1, burst: 2 }),
       () => 1e15,

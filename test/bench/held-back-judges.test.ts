@@ -1,5 +1,5 @@
 /**
- * The agents that judge the student, and two that judged it before, distinguish right from wrong answers. They accept
+ * The agents that judge the student, and three that judged it before, distinguish right from wrong answers. They accept
  * whole runs of the frontier model and other wordings of the facts, and reject planted errors. A sentence that forbids
  * or permits something decides steps, and a silent change of a world changes answers.
  */

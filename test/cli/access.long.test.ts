@@ -81,7 +81,7 @@ describe('files that an earlier version left open to other users', () => {
     const lines = (await second.ended).stderr.split('\n').filter((line) => line.includes('chmod'));
     expect(lines).toHaveLength(1);
     const line = JSON.parse(lines[0]!) as { msg: string; places: number; first: string };
-    // The three are the folder, the secrets and the database, without the file of another user.
+    // The three are the folder, the secrets and the database, without the file that is not the service's.
     expect(line).toMatchObject({ level: 40, places: 3, first: data });
     expect(line.msg).toContain(`chmod -R go= ${data}`);
     expect(lstatSync(join(data, 'main.mdb')).mode & 0o777).toBe(0o644);

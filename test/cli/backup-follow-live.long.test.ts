@@ -1,5 +1,5 @@
 /**
- * `backup --follow` of a service under writes until a power cut ends both, and a service that starts from the backup.
+ * `backup --follow` of a service under writes until a kill ends both, and a service that starts from the backup.
  */
 import { join } from 'node:path';
 import { expect, it } from 'vitest';

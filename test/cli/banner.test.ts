@@ -52,7 +52,7 @@ describe('the banner', () => {
     expect(text).not.toMatch(/inspect|capture database/);
   });
 
-  it('links to the dashboard, with a token unless another service issues tokens', () => {
+  it('links to the dashboard, with the token of the owner if there is one', () => {
     expect(banner({})).toContain('\nDashboard:\n  http://127.0.0.1:8000/\n');
     const signed = renderBanner(
       loadConfig({ listener: 'gateway' }, {}),

@@ -67,7 +67,7 @@ it('understudy compact is refused while a service runs, and without a database',
   expect((await runHere(['compact', '--help'])).stdout).toContain('Usage: understudy compact');
 });
 
-it('understudy compact --captures needs a capture database, and says how many bytes it freed', async () => {
+it('understudy compact --captures needs a capture database, and says its size before and after', async () => {
   const folder = makeFolder();
   const compact = (...flags: string[]) => runHere(['compact', ...flags], { DATA_DIR: folder });
   expect(await compact('--db', 'x.mdb')).toMatchObject({ code: 2 });

@@ -87,7 +87,7 @@ async function expectRefusal(db: string, named: string = db): Promise<void> {
   }
 }
 
-it('inspect and trace print the same values without characters that control a terminal', async () => {
+it('inspect and trace print hostile text without characters that control a terminal', async () => {
   const db = path.join(folder, 'hostile.mdb');
   const log = await CaptureLog.open({ path: db, redact: false });
   const hostile = '\u009b31m \u0085 \u007f \u202e red';

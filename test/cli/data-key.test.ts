@@ -1,6 +1,6 @@
 /**
- * DATA_KEY_FILE: a service with a key leaves no plain text on the disk, and the commands can read its data. Every
- * command refuses a wrong key, a missing key, and a key for data that is not encrypted. Two services are filled once,
+ * DATA_KEY_FILE: a service with a key leaves no plain text on the disk, and the commands can read its data. Commands
+ * refuse a wrong key, a missing key, and a key for data that is not encrypted. Two services are filled once,
  * one with a key and one without. The tests depend on their order.
  */
 import { randomBytes } from 'node:crypto';
@@ -38,7 +38,7 @@ function writeKey(folder: string, name: string): string {
   return path;
 }
 
-/** Texts that would reveal the data that was sent. */
+/** Expects that no file contains a text that would reveal the data that was sent. */
 function expectNothing(folder: string, picture: Buffer): void {
   const needles = [
     Buffer.from(CANARY),
@@ -52,7 +52,7 @@ function expectNothing(folder: string, picture: Buffer): void {
     for (const needle of needles) expect(bytes.includes(needle), `${needle} in ${path}`).toBe(false);
 }
 
-it('a data key encrypts all data on the disk, in every file at every moment, and the data can be read again', {
+it('a data key encrypts all data on the disk, while the service runs, after a kill and after a stop, and the data can be read again', {
   tags: 'long',
 }, async () => {
   await using service = sealed;
@@ -93,7 +93,7 @@ it('a data key encrypts all data on the disk, in every file at every moment, and
   expect(await again.stop()).toBe(0);
 });
 
-it('every command refuses another data key, a missing one, and a key for unencrypted data', {
+it('commands refuse another data key, a missing one, and a key for unencrypted data', {
   tags: 'long',
 }, async () => {
   const other = { DATA_KEY_FILE: writeKey(folder, 'other') };

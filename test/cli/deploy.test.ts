@@ -145,7 +145,7 @@ describe('the systemd units', () => {
     expect(stderr).not.toContain('understudy');
   });
 
-  it('back up the service’s data, and delete expired data', { tags: 'long' }, async () => {
+  it('back up the service’s data, and delete old backups', { tags: 'long' }, async () => {
     const data = join(folder, 'data');
     const backups = join(folder, 'backups');
     mkdirSync(join(backups, 'of-long-ago'), { recursive: true });

@@ -43,7 +43,7 @@ async function startUpstream(): Promise<string> {
 }
 
 describe('understudy erase', () => {
-  it('says what is wrong with its flags', async () => {
+  it('refuses wrong flags and missing files', async () => {
     expect((await erase('--help')).stdout).toContain('understudy erase --run invoice-4711');
     for (const argv of [
       [],

@@ -120,7 +120,7 @@ describe('a start that fails', () => {
     }
   });
 
-  it('says which setting’s port is in use', { tags: 'long' }, async () => {
+  it('says which port is in use', { tags: 'long' }, async () => {
     const other = createServer();
     onTestFinished(() => void other.close());
     await new Promise<void>((resolve) => {
@@ -233,7 +233,7 @@ describe('a start that fails', () => {
     expect(line).toContain(`${join(DATA_DIR, 'main.mdb')} and`);
   });
 
-  it('ends at once on a signal, at any stage', { tags: 'long' }, async () => {
+  it('ends at once on a signal, before the start and during it', { tags: 'long' }, async () => {
     const DATA_DIR = makeFolder();
     const given = { DATA_DIR, PORT: '0', GW_PORT: '0' };
     const config = loadConfig({ listener: 'gateway' }, given);

@@ -28,7 +28,7 @@ const service = new WholeService(join(folder, 'data'), {
   NODE_OPTIONS: `--import=${pathToFileURL(join(import.meta.dirname, '../fixtures/thread-killer.mjs')).href}`,
 });
 
-/** Headers for a new connection, which the kernel gives to any of the server threads. */
+/** Posts on a new connection, which the kernel gives to any of the server threads. */
 async function post(path: string, body: object): Promise<{ status: number; text: string }> {
   const response = await fetch(service.api + path, {
     method: 'POST',
@@ -118,7 +118,7 @@ function fail(role: string): void {
   process.kill(service.pid, 'SIGUSR2');
 }
 
-/** Each acknowledged step gets its first answer again, and the run counts all of them. */
+/** Expects that acknowledged steps get their first answers again, and that each run takes its next step. */
 async function checkSteps(): Promise<void> {
   for (const [run, own] of answers.entries()) {
     for (const at of [0, Math.floor(own.length / 2), own.length - 1])

@@ -443,7 +443,7 @@ describe('trace --out', () => {
     expect((await trace(['--db', db], { terminal: true })).err).toBe('');
   });
 
-  it('continues after an interruption at any point', async () => {
+  it('continues after an interruption at different points', async () => {
     const db = path.join(folder, 'live.mdb');
     const whole = path.join(folder, 'all.jsonl');
     let bodies = 0;

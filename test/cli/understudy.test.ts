@@ -61,7 +61,7 @@ describe('help of up', () => {
 });
 
 describe.each(['up', 'serve', 'gateway'])('understudy %s', (command) => {
-  it('prints help that names the flags and variables it takes', async () => {
+  it('prints its help, in lines of at most 120 characters', async () => {
     const { code, stdout } = await runHere([command, '--help']);
     expect(code).toBe(0);
     expect(stdout).toContain(`Usage: understudy ${command}`);

@@ -162,7 +162,7 @@ describe('the agent behaves as without the client', () => {
     expect(stats.circuit).toBe('open');
   });
 
-  it('if the service does not answer, which costs it one timeout', { tags: 'long' }, async () => {
+  it('if the service does not answer, and few requests are sent', { tags: 'long' }, async () => {
     const silent = await serveRaw(() => {});
     const { stats } = await watch(silent, ['--steps', '100']);
     // Only requests for patterns and probes are sent, however long the machine takes.

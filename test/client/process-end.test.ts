@@ -1,5 +1,5 @@
 /**
- * All ways in which an agent's process can end: what the service learns about the run, and that the client does not
+ * Ways in which an agent's process can end: what the service learns about the run, and that the client does not
  * change how the process ends.
  */
 

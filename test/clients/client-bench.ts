@@ -135,8 +135,8 @@ interface GatewayStats {
 }
 
 /**
- * Header names in lower case, without hop-by-hop headers. All other headers must arrive as sent, including
- * `accept-encoding`.
+ * Header names in lower case, without headers of the hop, of the attempt and of labels. All others must arrive as sent,
+ * including `accept-encoding`.
  */
 function describeArrival(request: ArrivedRequest): unknown {
   const headers: [string, string][] = [];

@@ -159,7 +159,7 @@ function plain(value: unknown): unknown {
   );
 }
 
-/** Reduces the student's answer, which may have more of the API's fields, to the fields of the provider's answer. */
+/** Expects all fields of the provider's answer in the student's answer, which may have more of the API's fields. */
 const holdsAll = (mine: unknown, direct: unknown) =>
   expect(plain(mine)).toMatchObject(plain(direct) as object);
 
@@ -191,7 +191,7 @@ describe('a student of chat-completions', () => {
       holdsAll(final, theirFinal);
       expect(plain(final.choices[0]!.message)).toEqual(plain(theirFinal.choices[0]!.message));
       expect(chunks.at(-1)!.choices).toEqual([]);
-      // The stream has no usage unless the client requests it. The raw bytes contain the end of the stream.
+      // The stream has no usage unless the client requests it.
       const quiet = await collect(await client('gateway').chat.completions.create({ ...body, stream: true }));
       expect(quiet.every(({ usage }) => usage === undefined)).toBe(true);
       for (const { message } of [mine.choices[0]!, final.choices[0]!])

@@ -196,7 +196,7 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
     expect(await page.evaluate('location.hash')).not.toContain('q=');
   });
 
-  it('signs out in every tab, and says whose captures are shown', async () => {
+  it('signs out in every tab, and shows captures only to the operator', async () => {
     await using visit = await Visit.open(browser, service.api, service.token);
     await visit.goTo('settings');
     const other = await visit.context.newPage();

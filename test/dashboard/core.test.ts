@@ -1,4 +1,4 @@
-/** The parts of the dashboard that need no browser: kept data, texts that never become markup, Markdown. */
+/** The parts of the dashboard that need no browser: kept data, Markdown, time lines, comparisons and queries. */
 import { expect, it } from 'vitest';
 import { findCalls, sayTokens } from '../../src/dashboard/core/captured.ts';
 import { compareTurns } from '../../src/dashboard/core/comparison.ts';

@@ -258,7 +258,7 @@ describe.skipIf(findChromium() === null)('an incident at night', () => {
     });
   });
 
-  it('finds the run that contains some words, and goes to the turn, with keys alone', async () => {
+  it('finds the run that contains some words, and goes to the turn, with keys on the list of runs', async () => {
     await using visit = await wake();
     const { page } = visit;
     await menu(visit, 'Runs').click();

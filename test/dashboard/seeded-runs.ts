@@ -4,7 +4,7 @@ import type { SeededService } from './seeded-service.ts';
 /** Markup that would run if a page inserted text as HTML. */
 export const PAYLOAD = '<img src=x onerror="alert(1)"><script>alert(2)</script>';
 
-/** Texts of maximum length, some without a blank. */
+/** An outcome with a long part without a blank. */
 export const LONG_OUTCOME = `failure: the tests still fail after ${'everything_that_was_tried_'.repeat(6)}`;
 
 export const LOOPING = 'looping';

@@ -153,7 +153,7 @@ it('a link of the same user is used without a question', async () => {
   expect([emailNow(), sessionsStarted()]).toEqual(['ann@example.com', 2]);
 });
 
-it('an expired link does not affect a session, and is reported to a user who is signed out', async () => {
+it('an invalid link does not affect a session, and is reported to a user who is signed out', async () => {
   await (await openLink(`${tokens.ann}x`)).done;
   expect(page.signInReason.value).toContain('This link is no longer valid');
   await (await openLink(tokens.ann!)).done;

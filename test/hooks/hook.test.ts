@@ -351,7 +351,7 @@ describe('a client gets no error if it sends', () => {
       expect(readdirSync(home).filter((name) => name !== '.local')).toEqual([]);
     });
 
-  it('a wrong name of an event', { tags: 'long' }, async () => {
+  it('the name of a client that there is not', { tags: 'long' }, async () => {
     expect(await hook('claude-kode', call('a', 'b'))).toEqual(SILENCE);
   });
 });

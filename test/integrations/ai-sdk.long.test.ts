@@ -298,7 +298,7 @@ describe.each(['chat', 'responses'] as const)('an agent in a loop, over %s', (wi
   );
 });
 
-it('the call that succeeds after a failed one is identified', async () => {
+it('an intervention is repeated after a failed call, and not after a successful one', async () => {
   const provider = await startFakeProvider({
     script: ({ calls_before }) =>
       calls_before === 0 ? { error: { status: 500, message: 'Out of order.' } } : { text: 'Done.' },
@@ -343,7 +343,7 @@ it('simultaneous runs are separate, with one registration for all', async () => 
   }
 });
 
-it('nothing is logged outside a run', async () => {
+it('an agent works as usual outside a run', async () => {
   const provider = await startFakeProvider({ script: searches('a') });
   try {
     const { text } = await generate({ url: provider.url, isWatched: true, warned: () => Promise.resolve() });

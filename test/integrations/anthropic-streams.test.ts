@@ -1,6 +1,6 @@
 /**
- * The real SDK with the middleware reads streams in the forms of providers and proxies of the Messages API. The agent
- * gets them unchanged, and steps and tokens match the answer.
+ * The real SDK with the middleware reads streams in the forms of providers and proxies of the Messages API. Steps and
+ * tokens match the answer.
  */
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -121,7 +121,7 @@ describe('the forms of a stream', () => {
       ]);
   });
 
-  it('give the SDK the same result as without the middleware', async () => {
+  it('are read by the SDK itself, too', async () => {
     expect(await stepsOf(linesOf(eventsOf({}), '\r\n'), 3)).toMatchObject([{ actionInput: 'Hello.' }]);
   });
 

@@ -387,7 +387,7 @@ describe('an agent in a loop', () => {
   });
 });
 
-it('the attempt that succeeds after a failed one is identified', async () => {
+it('an intervention is repeated after a failed attempt, and not after a successful one', async () => {
   const provider = await startFakeProvider({
     script: ({ calls_before }) =>
       calls_before === 0 ? { error: { status: 500, message: 'Out of order.' } } : { text: 'Done.' },
@@ -431,7 +431,7 @@ it('simultaneous runs are separate', async () => {
   }
 });
 
-it('nothing is logged outside a run', async () => {
+it('an agent works as usual outside a run', async () => {
   const provider = await startFakeProvider({ script: searches('a') });
   const place = { url: provider.url, isWatched: true, warned: () => Promise.resolve() };
   try {

@@ -81,7 +81,7 @@ it('the last message of another agent is logged, and a tool whose server reports
   ]);
 });
 
-it('unknown events cause no error, and nothing is logged outside a run', async () => {
+it('events without the expected fields cause no error, in a run and outside one', async () => {
   const { run } = makeRun();
   for (const hooks of [understudyHooks({ run }), understudyHooks()])
     for (const [event, matchers] of Object.entries(hooks))

@@ -352,7 +352,7 @@ describe('an agent in a loop', () => {
   });
 });
 
-it('the call that succeeds after a failed one is identified', async () => {
+it('an intervention is repeated after a failed call, and not after a successful one', async () => {
   const provider = await startFakeProvider({
     script: ({ calls_before }) =>
       calls_before === 0 ? { error: { status: 500, message: 'Out of order.' } } : { text: 'Done.' },
@@ -406,7 +406,7 @@ it('simultaneous runs are separate', async () => {
   }
 });
 
-it('nothing is logged outside a run', async () => {
+it('an agent works as usual outside a run', async () => {
   const provider = await startFakeProvider({ script: searches('a') });
   try {
     expect(

@@ -409,7 +409,7 @@ describe('an agent in a loop', () => {
 });
 
 it.each([false, true])(
-  'the call that succeeds after a failed one is identified, stream: %s',
+  'an intervention is repeated after a failed call, and not after a successful one, stream: %s',
   async (streamed) => {
     const provider = await startFakeProvider({
       script: ({ calls_before }) =>
@@ -460,7 +460,7 @@ it('simultaneous runs are separate, with one runner for all', async () => {
   }
 });
 
-it('nothing is logged outside a run', async () => {
+it('an agent works as usual outside a run', async () => {
   const provider = await startFakeProvider({ script: searches('a') });
   try {
     const place = { url: provider.url, isWatched: true, warned: () => Promise.resolve() };

@@ -282,7 +282,7 @@ describe('a collector', () => {
       });
   });
 
-  it('loses no span when the service is killed and restarted under traffic, because waiting spans are on the disk', {
+  it('loses no span when the collector is killed and restarted under traffic, because waiting spans are on the disk', {
     tags: 'long',
   }, async () => {
     // In this test, 120 MB of texts wait on the disk.
@@ -302,7 +302,7 @@ describe('a collector', () => {
     const memory = () =>
       Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1e3;
 
-    // The process is killed during a request.
+    // The collector is killed during a request.
     const { promise: isAsked, resolve } = Promise.withResolvers<void>();
     collector.answer = () => resolve();
     await goOn(1);

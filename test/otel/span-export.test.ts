@@ -172,7 +172,7 @@ it('missing and unreadable exchanges are counted, and so are those of a batch th
   expect(collector.spans).toHaveLength(8);
 });
 
-it('the oldest exchanges are given up, with a log line, when too many wait', async () => {
+it('the oldest exchanges are given up when too many wait', async () => {
   const turns = new MadeTurns();
   turns.kind = 'other';
   turns.last_id = OTEL_EXPORT.waiting_exchanges + 7;

@@ -252,7 +252,7 @@ describe('io', () => {
 });
 
 describe('an answer', () => {
-  it('that is missing is reported with the name of the message, and so is one that cannot be sent', () => {
+  it('that is missing or that cannot be sent fails the ask, and the actor continues', () => {
     const { ask, reports } = setUp(box);
     expect(codeOf(ask('silent'))).toBe('no_reply');
     expect(codeOf(ask('strange'))).toBe('no_reply');
@@ -862,7 +862,7 @@ describe('a client', () => {
     expect(heard.slice(4)).toEqual(['two: 0 down', 'two: 0 up']);
   });
 
-  it('gives up each ask at its deadline, with a single timer', () => {
+  it('gives up each ask at its deadline, in whatever order they were asked', () => {
     const { client, turns } = setUp(box);
     const gone: number[] = [];
     for (const deadline_ms of [300, 100, 200, 100]) {

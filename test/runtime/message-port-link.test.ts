@@ -27,7 +27,7 @@ function brief(frame: Frame): unknown {
   return { ...frame, bodies: frame.bodies.map((body) => createHash('sha256').update(body).digest('hex')) };
 }
 
-/** The next `count` frames; bodies are views of transferred memory, so they are copied here. */
+/** The next `count` frames. */
 function collect(link: MessagePortLink, count: number): Promise<Frame[]> {
   const frames: Frame[] = [];
   const { promise, resolve } = createDeferred<Frame[]>();
@@ -189,7 +189,7 @@ describe('a link', () => {
     expect(await alone).toHaveLength(1);
   });
 
-  it('sends a tell with the next ask, or alone after a moment', async () => {
+  it('sends a tell with the next reply, or alone after a moment', async () => {
     const [a, b] = open();
     const together = collect(b, 3);
     for (let i = 0; i < 2; i++) {

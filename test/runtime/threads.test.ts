@@ -508,7 +508,7 @@ describe('a failed start', () => {
 });
 
 describe('a stop during the start', () => {
-  it('lets the threads finish their start and then end, at any point of their loading', {
+  it('lets the threads finish their start and then end, at different points of their loading', {
     tags: 'long',
   }, async () => {
     for (let round = 0; round < 3; round++) {

@@ -287,7 +287,7 @@ describe.each<[string, () => Key]>([
     await kept.close();
   });
 
-  it('sums of cache misses are stored by day and agent, also after a later turn and for commands', async () => {
+  it('sums of cache misses include later turns; commands use no part that is not full, or of other prices', async () => {
     const captures = new Captures(makeKey());
     await captures.append(cachedTurn('one', 0), cachedTurn('two', 0), cachedTurn('one', 1));
     const question = { from_day: '2026-10-01', to_day: '2026-10-02', agent: null };

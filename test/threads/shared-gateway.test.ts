@@ -1,6 +1,6 @@
 /**
- * A service whose shared database is unreachable forwards and captures as before, and continues when the database is
- * reachable again. A trace that one box received is known to the other. Own processes.
+ * A service whose shared database is unreachable forwards, captures and stops as before. A trace that one box received
+ * is known to the other. Own processes.
  */
 import { expect, it } from 'vitest';
 import { type ControlPlaneChild, SECRET } from '../fixtures/control-plane.ts';

@@ -157,7 +157,7 @@ class Anthropic(Trial):
         _, logged = self.read_late(lambda turn: {"text": "Here."}, begin, lambda stream: stream.close())
         self.assertEqual((logged.actions(), logged.outcome), ([], "success"))
 
-    def test_changes_nothing_outside_of_runs_and_of_other_calls(self):
+    def test_changes_nothing_outside_of_runs(self):
         from provider import Provider
 
         with Provider(lambda turn: {"text": "Here."}) as provider:

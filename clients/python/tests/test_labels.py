@@ -177,7 +177,7 @@ class Transport:
         self.assertEqual(self.labels(), [(self.name, "1"), (self.name, "2")])
 
     def test_numbers_each_attempt_and_redirect_on_the_wire(self):
-        # All libraries except urllib follow a 308 after a POST; urllib raises an HTTPError.
+        # Most libraries follow a 308 after a POST. http.client does not, and urllib raises an HTTPError.
         self.service.answer = lambda _: (308 if len(self.service.requests) == 1 else 200, {}, {"location": LLM})
         with run_scope(self.name):
             try:
