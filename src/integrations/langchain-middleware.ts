@@ -60,7 +60,7 @@ function keepObject(thrown: unknown): void {
 
 /**
  * Replaces a property of an error for one reading or writing.
- * @param own the original property, which is restored afterwards; undefined: there is none, and only reading ends this
+ * @param own the original property, which is restored afterwards; undefined: it does not exist, and only reading ends this
  * @param answer the value for the reader
  */
 function answerOnce(
