@@ -52,7 +52,9 @@ export function captureExportHandlers(
   const readRuns = (query: RunQuery, is_read: boolean) => async (cursor: string | null) => {
     const after = readRunPlace(query, cursor);
     const question = { name: 'runs', limit: PAGE_RUNS, after, query, is_counted: false, is_read } as const;
-    return toPage(await askWhole(question, ({ being_read }) => being_read === null), 'runs');
+    const answer = await askWhole(question, ({ being_read }) => being_read === null);
+    const being_indexed = answer.being_indexed as { stored: number } | null;
+    return { ...toPage(answer, 'runs'), not_indexed: being_indexed?.stored ?? 0 };
   };
   return {
     exportCapturedRuns: async ({ query: { format, ...query }, request }) => {
@@ -75,8 +77,10 @@ export function captureExportHandlers(
     },
     exportTrafficFigures: async ({ query: { format, ...query }, request }) => {
       const question: FigureQuestion = readFigureQuestion(query, clock.wallMs());
-      const read = async () =>
-        toPage(await askWhole({ name: 'figures', question }, ({ is_whole }) => is_whole === true), 'rows');
+      const read = async () => {
+        const answer = await askWhole({ name: 'figures', question }, ({ is_whole }) => is_whole === true);
+        return { ...toPage(answer, 'rows'), not_indexed: answer.not_indexed as number };
+      };
       const shown = columns('readTrafficFigures', 'rows');
       return toReply(await sendList('figures', format, shown, read, { request, owner }));
     },

@@ -22,6 +22,8 @@ import { beginByteStream, streamBytes } from './byte-stream.ts';
 export interface ExportPage {
   rows: readonly ExportRow[];
   next: string | null;
+  /** Stored exchanges that are not indexed yet, and therefore missing; absent: all are indexed. */
+  not_indexed?: number;
 }
 
 /** @param cursor null: the first page */
@@ -65,13 +67,15 @@ export function sendFile(
   { request: { method }, owner }: ExportRequest,
 ): Promise<FileToSend> {
   return beginByteStream(owner, async () => {
-    const first = method === 'HEAD' ? { rows: [], next: null } : await read(null);
+    const first: ExportPage = method === 'HEAD' ? { rows: [], next: null } : await read(null);
+    const missing = first.not_indexed ?? 0;
     return {
       headers: [
         ['content-type', 'application/octet-stream'],
         ['content-disposition', `attachment; filename="understudy-${name}"`],
         ['x-content-type-options', 'nosniff'],
         ['cache-control', 'no-store'],
+        ...(missing > 0 ? ([['x-svc-not-indexed', String(missing)]] as const) : []),
       ],
       stream: streamBytes(owner, write(pagesFrom(first, read))),
     };

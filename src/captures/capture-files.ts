@@ -44,6 +44,9 @@ interface CaptureFilesOptions extends Pick<ReaderOptions, 'cache_bytes' | 'data_
   unreadable?: UnreadableExchanges;
 }
 
+/** The name of a file that is being sealed, with its first and last id. */
+const SEALING = /\.(\d+)-(\d+)\.sealing\.[^.]*$/;
+
 export class CaptureFiles implements ExchangeSource {
   readonly #db: string;
   readonly #options: CaptureFilesOptions;
@@ -106,6 +109,17 @@ export class CaptureFiles implements ExchangeSource {
   /** Number of exchanges in all files together, erased ones included. */
   get count(): number {
     return this.#parts.reduce((sum, { first_id, last_id }) => sum + last_id - first_id + 1, 0);
+  }
+
+  /** Number of stored exchanges that are not indexed. Only the live file and a file that is being sealed have some. */
+  get unlisted(): number {
+    let count = 0;
+    for (const part of this.#parts) {
+      if (part.path !== this.#db && !SEALING.test(part.path)) continue;
+      const { indexed_id } = this.#read(part).range();
+      count += part.last_id - Math.min(part.last_id, Math.max(part.first_id - 1, indexed_id));
+    }
+    return count;
   }
 
   range(): { first_id: number; last_id: number } {
@@ -277,7 +291,7 @@ function openSealed(db: string, path: string, options: CaptureFilesOptions): Cap
   try {
     return openReader(path, options);
   } catch (error) {
-    const range = /\.(\d+)-(\d+)\.sealing\.[^.]*$/.exec(path);
+    const range = SEALING.exec(path);
     if (!(error instanceof CaptureFileError) || error.code !== 'missing' || range === null) throw error;
     return openReader(sealedPath(db, Number(range[1]), Number(range[2]), false), options);
   }

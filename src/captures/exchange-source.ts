@@ -23,6 +23,8 @@ export interface ExchangeSource {
   summaries(filter?: { run_id?: string; from_id?: number }): Iterable<ListedExchange>;
   /** The first and the last id, if known without a listing; no exchange lies outside of them. */
   range?(): { first_id: number; last_id: number };
+  /** Number of stored exchanges that are not indexed; absent: all are. */
+  readonly unlisted?: number;
   /** The record; undefined if absent. */
   exchange(id: number): ExchangeRecord | undefined;
   /** The stored body's exact bytes; undefined when the exchange does not exist. */

@@ -8,6 +8,7 @@ import { CacheLedger, type KeptCacheParts } from '../captures/cache-ledger.ts';
 import { type CacheReport, CacheSum } from '../captures/cache-sum.ts';
 import type { CacheLook, CachePeriod, CacheTotals, PromptDifference } from '../domain/cache-miss.ts';
 import { countOf } from '../std/count-of.ts';
+import { sayNotCounted } from './inspect-list.ts';
 import { formatCount, formatDollars, type InspectView, layOutPart } from './inspect-view.ts';
 import { EXIT } from './io.ts';
 import { formatJson, layOutTable, makeHarmlessLine } from './terminal-text.ts';
@@ -67,7 +68,10 @@ export async function showCache(
     return true;
   });
   view.progress.clear();
-  const period = ledger.sum({ from_day, to_day: day(nowMs), agent: null }, isWhole);
+  const period = {
+    ...ledger.sum({ from_day, to_day: day(nowMs), agent: null }, isWhole),
+    not_indexed: view.source.unlisted ?? 0,
+  };
   await view.io.out(view.flags.json ? `${formatJson(period, 2)}\n` : layOutPeriod(view, period));
   return EXIT.done;
 }
@@ -107,7 +111,7 @@ function layOutDifference(view: InspectView, { place, offset, before, after }: P
   );
 }
 
-function layOutPeriod(view: InspectView, period: CachePeriod): string {
+function layOutPeriod(view: InspectView, period: CachePeriod & { not_indexed: number }): string {
   const { from_day, to_day, days, by_agent, by_day } = period;
   const since = view.flags.since_ms === undefined ? `Until ${to_day}` : `${from_day} to ${to_day}`;
   let text = `${since} (UTC days)\n${layOutSum(view, period, days)}`;
@@ -123,7 +127,7 @@ function layOutPeriod(view: InspectView, period: CachePeriod): string {
       'DAY',
       by_day.map(({ day, ...totals }) => [day, totals]),
     )}`;
-  return text;
+  return text + sayNotCounted(period.not_indexed);
 }
 
 function layOutTotals(view: InspectView, title: string, rows: readonly [string, CacheTotals][]): string {

@@ -3,6 +3,7 @@
 import { FigureCube, type KeptFigureParts } from '../captures/figure-cube.ts';
 import type { FigureDimension, FigureReport, TrafficFigures } from '../domain/traffic-figures.ts';
 import { countOf } from '../std/count-of.ts';
+import { sayNotCounted } from './inspect-list.ts';
 import { formatCount, formatDollars, formatMs, type InspectView } from './inspect-view.ts';
 import { EXIT } from './io.ts';
 import { type Cell, formatJson, layOutTable, makeHarmlessLine } from './terminal-text.ts';
@@ -21,7 +22,11 @@ export async function showFigures(
   const day = (ms: number): string => new Date(ms).toISOString().slice(0, 10);
   const question = { by, from_day: day(view.flags.since_ms ?? 0), to_day: day(nowMs), where: {} };
   const cube = new FigureCube(view.prices, kept);
-  const report = cube.ask(view.source, view.source.range?.() ?? listRange(view), question, () => true);
+  const range = view.source.range?.() ?? listRange(view);
+  const report = {
+    ...cube.ask(view.source, range, question, () => true),
+    not_indexed: view.source.unlisted ?? 0,
+  };
   view.progress.clear();
   await view.io.out(view.flags.json ? `${formatJson(report, 2)}\n` : layOutReport(view, report));
   return EXIT.done;
@@ -39,8 +44,8 @@ function listRange({ source, progress, count }: InspectView): { first_id: number
 
 const COLUMNS = ['TURNS', 'FAILED', 'IN', 'CACHED', 'OUT', 'COST', 'P50', 'P95'] as const;
 
-function layOutReport(view: InspectView, report: FigureReport): string {
-  const { by, total, rows, others, scanned, from_day, to_day } = report;
+function layOutReport(view: InspectView, report: FigureReport & { not_indexed: number }): string {
+  const { by, total, rows, others, scanned, not_indexed, from_day, to_day } = report;
   const lines = rows.map((row) => layOutRow(row.name ?? '-', row));
   if (others !== null) lines.push(layOutRow('(others)', others));
   lines.push(layOutRow('(all)', total));
@@ -53,7 +58,7 @@ function layOutReport(view: InspectView, report: FigureReport): string {
     total.unpriced_turns === 0
       ? ''
       : `, ${countOf(total.unpriced_turns, 'turn')} without a known price or tokens`;
-  return `${layOutTable(columns, lines, view.width, view.paint)}${countOf(scanned, 'exchange')}, ${since} (UTC days)${unpriced}\n`;
+  return `${layOutTable(columns, lines, view.width, view.paint)}${countOf(scanned, 'exchange')}, ${since} (UTC days)${unpriced}\n${sayNotCounted(not_indexed)}`;
 }
 
 function layOutRow(name: string, figures: TrafficFigures): Cell[] {

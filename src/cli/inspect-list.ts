@@ -153,6 +153,12 @@ export function describeNotIndexed(exchanges: number): string {
   return `${countOf(exchanges, 'exchange')} not indexed yet, and therefore in no run. The running service indexes them, or the service does at its next start.`;
 }
 
+/** A line about stored exchanges that figures do not count; empty if there are none. */
+export function sayNotCounted(exchanges: number): string {
+  if (exchanges === 0) return '';
+  return `${countOf(exchanges, 'exchange')} not indexed yet, and therefore not counted. The running service indexes them, or the service does at its next start.\n`;
+}
+
 /** A line of the table, before it has its widths and colours. */
 interface RunLine {
   /** The texts in the order of the columns. */

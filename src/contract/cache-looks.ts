@@ -1,6 +1,7 @@
 /** How captured turns used the provider's prompt cache (docs/cache-doctor.md). Data; any thread. */
 import { z } from 'zod';
 import { CACHE_ROWS, CACHE_VERDICTS, MISS_CAUSES, type MissCause } from '../domain/cache-miss.ts';
+import { notIndexed } from './not-indexed.ts';
 
 const cause = z
   .enum(Object.keys(MISS_CAUSES) as [MissCause, ...MissCause[]])
@@ -107,6 +108,7 @@ export const cachePeriodReply = z
     from_day: z.string().describe('The first UTC day'),
     to_day: z.string().describe('The last UTC day'),
     is_whole: z.boolean().describe('false: older turns of this period are not examined yet; ask again'),
+    not_indexed: notIndexed,
     ...totals,
     days: z
       .int()

@@ -579,6 +579,7 @@ const capturedActivity = z
     is_whole: z
       .boolean()
       .describe('false: only the newest exchanges of the period are counted, because the memory is bounded'),
+    not_indexed: notIndexed,
     ...activityCounts,
     series: z
       .array(z.object({ at: z.string().describe('Start of the part'), ...activityCounts }))

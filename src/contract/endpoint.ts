@@ -31,6 +31,7 @@ export type HeaderName =
   | 'ratelimit-policy'
   | 'retry-after'
   | 'x-request-id'
+  | 'x-svc-not-indexed'
   | 'x-svc-retrieval'
   | 'x-svc-warning'
   | 'x-total-count';

@@ -21,6 +21,8 @@ const busy = refusal('Too many exports are running, or the data cannot be read n
 const notFound = { description: 'The object does not exist, or you are not an operator', schema: errorBody };
 const common = { method: 'GET', tag: 'export' } as const;
 const replies = { 200: file, 503: busy };
+/** Files of captured traffic, in which exchanges may be missing. */
+const capturedReplies = { ...replies, 200: { ...file, headers: ['x-svc-not-indexed'] } } as const;
 /** An export reads all pages, so its query has no cursor. */
 const whole = { limit: true, cursor: true } as const;
 
@@ -37,7 +39,7 @@ export const CAPTURE_EXPORTS = {
         .default('csv')
         .describe('`jsonl`: a line of JSON for each run; `otlp`: OTLP/JSON lines'),
     }),
-    replies,
+    replies: capturedReplies,
   }),
   exportCapturedTurns: endpoint({
     ...common,
@@ -56,7 +58,7 @@ export const CAPTURE_EXPORTS = {
     auth: 'operator',
     summary: 'Figures grouped by model, agent, tool and so on, as a file',
     query: CAPTURES.readTrafficFigures.query.extend({ format }),
-    replies,
+    replies: capturedReplies,
   }),
 } as const;
 

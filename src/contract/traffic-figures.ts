@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { FIGURE_DIMENSIONS, FIGURE_ROWS } from '../domain/traffic-figures.ts';
 import { costFields } from './cost-fields.ts';
+import { notIndexed } from './not-indexed.ts';
 
 const figures = {
   exchanges: z.int().describe('Requests with their answers'),
@@ -35,6 +36,7 @@ export const figureReport = z
     to_day: z.string().describe('The last UTC day'),
     is_whole: z.boolean().describe('false: older exchanges of this period are not read yet; ask again'),
     scanned: z.int().describe('Number of exchanges in the figures'),
+    not_indexed: notIndexed,
     total: z.object(figures).describe('Totals of all rows'),
     rows: z
       .array(

@@ -314,6 +314,11 @@ export const HEADER_WORDS: Readonly<
     type: 'string',
     always: false,
   },
+  'x-svc-not-indexed': {
+    words: 'Stored exchanges that are not indexed yet, and therefore missing in the file',
+    type: 'integer',
+    always: false,
+  },
   'x-svc-retrieval': {
     words: '`capped`: patterns were found but not returned, because the month’s interventions are used up',
     type: 'string',

@@ -11,8 +11,8 @@ const REQUEST_HEADERS =
   'authorization, content-type, last-event-id, mcp-method, mcp-name, mcp-protocol-version, x-request-id, ' +
   'x-svc-position';
 const REPLY_HEADERS =
-  'ratelimit, ratelimit-policy, retry-after, x-request-id, x-svc-position, x-svc-retrieval, x-svc-stale, ' +
-  'x-svc-warning, x-total-count';
+  'ratelimit, ratelimit-policy, retry-after, x-request-id, x-svc-not-indexed, x-svc-position, x-svc-retrieval, ' +
+  'x-svc-stale, x-svc-warning, x-total-count';
 /** The error text for a refused page. */
 export const FOREIGN_ORIGIN = 'This origin is not allowed';
 /** How long a browser may remember a preflight's answer. */

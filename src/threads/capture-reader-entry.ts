@@ -156,7 +156,7 @@ class CaptureLibrary {
       case 'figures':
         return this.#tellFigures(question.question);
       case 'cache':
-        return toJson(this.#list.sumCache(question.question, startTime(this.#cacheSumMs)));
+        return this.#tellCounts(this.#list.sumCache(question.question, startTime(this.#cacheSumMs)));
       case 'limits':
         return toJson(
           this.#limits.tell(
@@ -182,7 +182,7 @@ class CaptureLibrary {
         return toJson(this.#list.sumWindow({ ...window, now_ms }, startTime(CAPTURE_WINDOW_READING_MS)));
       }
       case 'activity':
-        return toJson(this.#list.activity(question.from_ms, question.to_ms));
+        return this.#tellCounts(this.#list.activity(question.from_ms, question.to_ms));
       case 'run':
         return this.#tellRun(question);
       case 'run_cache':
@@ -380,7 +380,12 @@ class CaptureLibrary {
   #tellFigures(question: FigureQuestion): CaptureAnswer {
     const report = this.#list.sumFigures(question, startTime(CAPTURE_FIGURES_READING_MS));
     const rows = report.rows.map((row) => ({ ...row, query: describeFigureRuns(question, row.name) }));
-    return toJson({ ...report, rows });
+    return this.#tellCounts({ ...report, rows });
+  }
+
+  /** Adds to counts of traffic how many stored exchanges they lack. */
+  #tellCounts(counts: object): CaptureAnswer {
+    return toJson({ ...counts, not_indexed: this.#files.unlisted });
   }
 
   #examineRun(runId: string): CaptureAnswer {

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { CAPTURES } from '../../src/contract/captures.ts';
 import type { Endpoint } from '../../src/contract/endpoint.ts';
 import { CAPTURE_NEWEST } from '../../src/limits.ts';
-import { ApiChild } from '../fixtures/api-child.ts';
+import { ApiChild, CHILD_KEY } from '../fixtures/api-child.ts';
 import { UnindexedCaptures } from '../fixtures/unindexed-captures.ts';
 import { checkReply } from './check-reply.ts';
 
@@ -161,6 +161,32 @@ describe('exchanges that wait for the index', () => {
     expect(runs.length).toBeLessThan(partly.runs.length);
     await index();
     expect((await list()).being_indexed).toBeNull();
+  });
+
+  it('are missing in sums and exports, which say how many', async () => {
+    const readSums = async () => [
+      await read(CAPTURES.readCapturedActivity, '/capture/activity?hours=1'),
+      await read(CAPTURES.readTrafficFigures, '/capture/figures?days=2'),
+      await read(CAPTURES.sumCacheMisses, '/capture/cache?days=2'),
+    ];
+    const exportHeader = async (list: string) => {
+      const answer = await fetch(`${api.url}/capture/export/${list}`, {
+        headers: { authorization: `Bearer ${CHILD_KEY}` },
+      });
+      await answer.arrayBuffer();
+      return answer.headers.get('x-svc-not-indexed');
+    };
+    const [before] = await readSums();
+    await store(ask('summed', 600), ask('summed', 601));
+    const sums = await readSums();
+    for (const sum of sums) expect(sum.not_indexed).toBe(2);
+    expect(sums[0].exchanges).toBe(before.exchanges);
+    expect([await exportHeader('runs'), await exportHeader('figures?days=2')]).toEqual(['2', '2']);
+    await index();
+    const after = await readSums();
+    for (const sum of after) expect(sum.not_indexed).toBe(0);
+    expect(after[0].exchanges).toBe(before.exchanges + 2);
+    expect([await exportHeader('runs'), await exportHeader('figures?days=2')]).toEqual([null, null]);
   });
 
   it('are not shown to a caller with an unknown credential', async () => {

@@ -69,6 +69,21 @@ function captureLoop(runId: string | null): CapturedExchange[] {
 }
 
 describe('inspect on a capture file', () => {
+  it('says how many exchanges its sums do not count because they are not indexed', async () => {
+    const fresh = await write('fresh.mdb', captureLoop('mend-1'), false);
+    for (const flags of [['--by', 'model'], ['--cache']]) {
+      const { status, out, err } = await inspect('--db', fresh, ...flags);
+      expect([status, err]).toEqual([0, '']);
+      expect(out.toString()).toContain('4 exchanges not indexed yet, and therefore not counted.');
+      const json = JSON.parse((await inspect('--db', fresh, ...flags, '--json')).out.toString());
+      expect(json.not_indexed).toBe(4);
+    }
+    const indexed = await write('indexed.mdb', captureLoop('mend-1'), true);
+    const { out } = await inspect('--db', indexed, '--by', 'model');
+    expect(out.toString()).not.toContain('not counted');
+    expect(JSON.parse((await inspect('--db', indexed, '--cache', '--json')).out.toString()).not_indexed).toBe(0);
+  });
+
   it('shows labelled runs and runs without a label, and both are golden', async () => {
     const models = captured(
       {

@@ -77,6 +77,16 @@ export function formatDay(date: string): string {
   });
 }
 
+/**
+ * Says after a count of captured traffic what it lacks.
+ * @param count stored exchanges that are not indexed yet
+ * @returns `; 5 more exchanges are being indexed`, or an empty text
+ */
+export function sayNotIndexed(count: number): string {
+  if (count === 0) return '';
+  return `; ${countOf(count, 'more exchange')} ${count === 1 ? 'is' : 'are'} being indexed`;
+}
+
 /** `1 run`, `2 runs`. */
 export function countOf(count: number, singular: string, plural = `${singular}s`): string {
   return `${whole.format(count)} ${count === 1 ? singular : plural}`;

@@ -5,7 +5,14 @@
 import { filterOf, setFilters } from '../core/address.ts';
 import { call } from '../core/api.ts';
 import type { Reply } from '../core/contract.ts';
-import { countOf, formatNumber, formatShare, formatShort, formatSpan } from '../core/format.ts';
+import {
+  countOf,
+  formatNumber,
+  formatShare,
+  formatShort,
+  formatSpan,
+  sayNotIndexed,
+} from '../core/format.ts';
 import { hrefOfCaptured } from '../core/listed-runs.ts';
 import { formatUsd } from '../core/money.ts';
 import { useResource } from '../core/resource.ts';
@@ -87,7 +94,7 @@ function Choices({ by, days }: { by: Figures['by']; days: string }) {
 }
 
 function FigurePanels({ report, daily }: { report: Figures; daily: Figures | null }) {
-  const { total, rows, others, by, is_whole, scanned } = report;
+  const { total, rows, others, by, is_whole, scanned, not_indexed } = report;
   const title = DIMENSIONS.find(([name]) => name === by)![1];
   const input = total.input_tokens + total.cache_read_tokens + total.cache_write_tokens;
   const period = `${report.from_day} to ${report.to_day}, UTC`;
@@ -117,9 +124,10 @@ function FigurePanels({ report, daily }: { report: Figures; daily: Figures | nul
       <Panel
         title={`By ${title.toLowerCase()}`}
         sub={
-          is_whole
+          (is_whole
             ? `${countOf(scanned, 'exchange')}, ${period}`
-            : `${countOf(scanned, 'exchange')} so far; older ones are being read`
+            : `${countOf(scanned, 'exchange')} so far; older ones are being read`) +
+          sayNotIndexed(not_indexed)
         }
       >
         <Table

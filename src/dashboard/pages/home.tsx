@@ -5,7 +5,7 @@ import { filterOf, hrefOf, setFilters } from '../core/address.ts';
 import { call } from '../core/api.ts';
 import { tokensIn } from '../core/captured.ts';
 import type { Reply } from '../core/contract.ts';
-import { countOf, formatDay, formatNumber, formatShort, formatSpan } from '../core/format.ts';
+import { countOf, formatDay, formatNumber, formatShort, formatSpan, sayNotIndexed } from '../core/format.ts';
 import { hrefOfCaptured, type ListedRun, type RunScope, readRuns, scopeOf } from '../core/listed-runs.ts';
 import { useResource } from '../core/resource.ts';
 import { isAtLeast, isOperator, organization } from '../core/session.ts';
@@ -103,7 +103,10 @@ function GatewayStats({
       <Stat
         value={formatNumber(activity.exchanges)}
         label="Exchanges"
-        sub={activity.is_whole ? `${formatNumber(activity.turns)} turns` : 'only the newest'}
+        sub={
+          (activity.is_whole ? `${formatNumber(activity.turns)} turns` : 'only the newest') +
+          sayNotIndexed(activity.not_indexed)
+        }
         href={leadTo('')}
       />
       <Stat

@@ -4,7 +4,7 @@
 import { filterOf, setFilters } from '../core/address.ts';
 import { call } from '../core/api.ts';
 import type { Reply } from '../core/contract.ts';
-import { countOf, formatNumber, formatShort } from '../core/format.ts';
+import { countOf, formatNumber, formatShort, sayNotIndexed } from '../core/format.ts';
 import { hrefOfCaptured } from '../core/listed-runs.ts';
 import { formatUsd } from '../core/money.ts';
 import { useResource } from '../core/resource.ts';
@@ -107,16 +107,17 @@ function describe({
   untold_turns,
   misses,
   is_whole,
+  not_indexed,
   days,
   from_day,
   to_day,
   ...losses
 }: Period): string {
   const period = `${from_day} to ${to_day}, UTC`;
-  const more = is_whole ? '' : '; older turns are being examined';
+  const more = (is_whole ? '' : '; older turns are being examined') + sayNotIndexed(not_indexed);
   if (turns === 0)
     return is_whole
-      ? `No turn was captured in these days (${period}).`
+      ? `No turn was captured in these days (${period}${more}).`
       : `Turns are being examined (${period}).`;
   if (turns === untold_turns)
     return `The answers of ${countOf(turns, 'turn')} do not say what was read from the provider's cache (${period}${more}).`;
