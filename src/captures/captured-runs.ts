@@ -672,14 +672,14 @@ export class CapturedRuns {
         if (at === 0) break;
       }
       const run = this.#order[--at]!;
-      if (run.tally.first_ms < began_ms) {
-        if ((source.endedBefore?.(run.tally.first_id) ?? Number.NEGATIVE_INFINITY) < began_ms) break;
-        continue;
-      }
-      if (run.tally.first_id < not_before || looked === WINDOW_LOOKED.runs) {
+      const { first_id, first_ms } = run.tally;
+      const isOld = first_ms < began_ms;
+      if (isOld && (source.endedBefore?.(first_id) ?? Number.NEGATIVE_INFINITY) < began_ms) break;
+      if (looked === WINDOW_LOOKED.runs || (!isOld && first_id < not_before)) {
         sums.is_whole = false;
         break;
       }
+      if (isOld) continue;
       const entry = this.#entryOf(run);
       if (entry.reported !== null) joined.add(entry.reported);
       if (run.tally.last_ms >= from_ms) count(entry);

@@ -18,6 +18,7 @@ import { costFields } from './cost-fields.ts';
 import { type EndpointReply, endpoint, errorBody, refusal } from './endpoint.ts';
 import { cursorFields, flag, integer, literal, nextCursor, text, timestamp } from './fields.ts';
 import { CURSOR_CHARACTERS } from './limits.ts';
+import { notIndexed } from './not-indexed.ts';
 import { markChangeFields, markFields, runMarks } from './run-marks.ts';
 import { countedValues, firedCounts, runQueryField, statusFields, valueQueryFields } from './run-query.ts';
 import { runText, searchedExchanges, TEXT_SEARCH_CHARACTERS, textHitPage } from './text-search.ts';

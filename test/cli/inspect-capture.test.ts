@@ -81,7 +81,9 @@ describe('inspect on a capture file', () => {
     const indexed = await write('indexed.mdb', captureLoop('mend-1'), true);
     const { out } = await inspect('--db', indexed, '--by', 'model');
     expect(out.toString()).not.toContain('not counted');
-    expect(JSON.parse((await inspect('--db', indexed, '--cache', '--json')).out.toString()).not_indexed).toBe(0);
+    expect(JSON.parse((await inspect('--db', indexed, '--cache', '--json')).out.toString()).not_indexed).toBe(
+      0,
+    );
   });
 
   it('shows labelled runs and runs without a label, and both are golden', async () => {
