@@ -153,7 +153,7 @@ export function describeNotIndexed(exchanges: number): string {
   return `${countOf(exchanges, 'exchange')} not indexed yet, and therefore in no run. The running service indexes them, or the service does at its next start.`;
 }
 
-/** A line about stored exchanges that figures do not count; empty if there are none. */
+/** A line about stored exchanges that figures do not count; empty for 0 exchanges. */
 export function sayNotCounted(exchanges: number): string {
   if (exchanges === 0) return '';
   return `${countOf(exchanges, 'exchange')} not indexed yet, and therefore not counted. The running service indexes them, or the service does at its next start.\n`;
