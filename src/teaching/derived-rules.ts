@@ -1,7 +1,7 @@
 /**
  * Proposes rules that do more than copy a value: they choose the element or the line that the task names, read a day or
- * a time from words, or compute a value from two others. Such rules are tried when no plain rule explains all golden
- * steps. Pure; teaching.
+ * a time from words, move it, or count. Such rules are tried when no plain rule explains all golden steps. Pure;
+ * teaching.
  */
 
 import { DAY_READINGS, minutesOf } from '../student/model/day-words.ts';
@@ -30,7 +30,7 @@ import {
 import { STUDENT_CORE } from '../student/model/limits.ts';
 import { isAmount, listTotals } from '../student/model/list-summary.ts';
 import { findNamedLine } from '../student/model/named-lines.ts';
-import { listAmounts, proposeReckonings } from '../student/model/reckoning.ts';
+import { proposeReckoning } from '../student/model/reckoning.ts';
 
 /** Maximum number of rules of each sort that one value suggests. */
 const CHOSEN = 60;
@@ -41,7 +41,11 @@ const RECKONED = 24;
 const HITS = 3;
 /** Maximum number of sources that may name an element or a line. */
 const NAMING = 6;
+<<<<<<< HEAD
 /** Maximum number of days and times inside texts of a step that are tried as inputs of a computed value. */
+=======
+/** Maximum number of days and times of a step that are tried as inputs of a computed value. */
+>>>>>>> f8099fdc (student: values are computed only by moving a day or time)
 const BASES = 24;
 /** Maximum number of tools whose calls are counted. */
 const COUNTED = 8;
@@ -235,20 +239,18 @@ function proposeTotals(value: Primitive, context: StepContext): ExtractionRule[]
   return rules;
 }
 
+<<<<<<< HEAD
 /** Proposes rules that count something, or compute the value from a day, a time or a number of the step. */
+=======
+/** Values that are counted, or computed from a day or a time of the step. */
+>>>>>>> f8099fdc (student: values are computed only by moving a day or time)
 function proposeReckoned(value: Primitive, context: StepContext): ExtractionRule[] {
-  const rules: ExtractionRule[] = [];
-  const add = (base: Primitive, rule: ExtractionRule): void => {
-    for (const by of proposeReckonings(base, value, context))
-      rules.push({ ...rule, path: [...rule.path, { pick: 'reckoned', by }] });
-  };
-  rules.push(...proposeCounts(value, context), ...proposeTotals(value, context));
-  if (amountOf(value) !== undefined) {
-    for (const { from, path, amount } of listAmounts(context))
-      add(amount, { from, path, span: null, writing: 'same' });
-    return rules;
-  }
+  const rules = [...proposeCounts(value, context), ...proposeTotals(value, context)];
   if (typeof value !== 'string' || minutesOf(value) === undefined) return rules;
+  const add = (base: string, rule: ExtractionRule): void => {
+    const by = proposeReckoning(base, value);
+    if (by !== undefined) rules.push({ ...rule, path: [...rule.path, { pick: 'reckoned', by }] });
+  };
   let bases = 0;
   for (const { from, path, text } of listTexts(context)) {
     if (minutesOf(text) !== undefined) add(text, { from, path, span: null, writing: 'same' });

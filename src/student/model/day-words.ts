@@ -1,6 +1,6 @@
 /**
- * Days, times and durations that a text names in words: `tomorrow`, `next Friday`, `March 5`, `3 pm`, `half an hour`.
- * Days are computed from the day that the request names as the current one. Pure; teaching and the student's thread.
+ * Days and times that a text names in words: `tomorrow`, `next Friday`, `March 5`, `3 pm`. Days are computed from the
+ * day that the request names as the current one. Pure; teaching and the student's thread.
  */
 
 import { findDates } from './prompt-dates.ts';
@@ -160,27 +160,6 @@ function readTime(groups: Readonly<Record<string, string | undefined>>): number 
 function spellTime(minutes: number): string {
   const inDay = ((minutes % 1_440) + 1_440) % 1_440;
   return `${String(Math.floor(inDay / 60)).padStart(2, '0')}:${String(inDay % 60).padStart(2, '0')}`;
-}
-
-const DURATIONS =
-  /\b(?:(?<halfhour>half an hour)|(?<quarter>quarter of an hour)|(?<hours>\d{1,2}(?:\.\d{1,2})?|an|one|two|three)[ -]?(?<unit>hours?|hrs?|h\b)(?<more> and a half)?|(?<minutes>\d{1,3})[ -]?(?:minutes?|mins?|m\b))/giu;
-
-/** The durations that a text names, in minutes, in their order. */
-export function findDurations(whole: string): number[] {
-  const found: number[] = [];
-  for (const { groups = {} } of whole.slice(0, TEXT_CHARACTERS).matchAll(DURATIONS)) {
-    const { halfhour, quarter, hours, more, minutes } = groups;
-    if (found.length >= DAYS) break;
-    if (halfhour !== undefined) found.push(30);
-    else if (quarter !== undefined) found.push(15);
-    else if (minutes !== undefined) found.push(Number(minutes));
-    else {
-      const plain = hours!.toLowerCase();
-      const count = plain === 'an' ? 1 : (COUNTS[plain] ?? Number(plain));
-      found.push(Math.round(60 * (count + (more === undefined ? 0 : 0.5))));
-    }
-  }
-  return found;
 }
 
 const MOMENT =

@@ -232,7 +232,7 @@ export function applyRule(rule: ExtractionRule, context: StepContext): unknown {
   if (typeof last === 'object' && last.pick === 'added') return addResults(rule, last.tool, context);
   if (typeof last !== 'object' || last.pick !== 'reckoned') return findByRule(rule, rule.path, context);
   const base = findByRule(rule, rule.path.slice(0, -1), context);
-  return isPrimitive(base) ? reckon(base, last.by, context) : undefined;
+  return isPrimitive(base) ? reckon(base, last.by) : undefined;
 }
 
 /**

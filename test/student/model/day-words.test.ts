@@ -5,7 +5,6 @@ import {
   type DayReading,
   dayOf,
   findDays,
-  findDurations,
   findTimes,
   minutesBetween,
   minutesOf,
@@ -49,7 +48,7 @@ describe('the days that a text names', () => {
   });
 });
 
-describe('times and durations', () => {
+describe('times', () => {
   it('are read in both ways of writing', () => {
     expect(findTimes('at 3 pm, 12:30 a.m., 15:45, noon, or at 9')).toEqual([
       '15:00',
@@ -59,9 +58,6 @@ describe('times and durations', () => {
       '09:00',
     ]);
     expect(findTimes('2026-03-05T10:20:30, 25:00, version 1.12:30')).toEqual(['10:20']);
-    expect(findDurations('half an hour, 45 minutes, 1.5 hours, an hour and a half, 2h')).toEqual([
-      30, 45, 90, 90, 120,
-    ]);
   });
 
   it('move a moment in its own way of writing', () => {
