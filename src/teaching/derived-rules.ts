@@ -41,11 +41,7 @@ const RECKONED = 24;
 const HITS = 3;
 /** Maximum number of sources that may name an element or a line. */
 const NAMING = 6;
-<<<<<<< HEAD
 /** Maximum number of days and times inside texts of a step that are tried as inputs of a computed value. */
-=======
-/** Maximum number of days and times of a step that are tried as inputs of a computed value. */
->>>>>>> f8099fdc (student: values are computed only by moving a day or time)
 const BASES = 24;
 /** Maximum number of tools whose calls are counted. */
 const COUNTED = 8;
@@ -239,11 +235,7 @@ function proposeTotals(value: Primitive, context: StepContext): ExtractionRule[]
   return rules;
 }
 
-<<<<<<< HEAD
-/** Proposes rules that count something, or compute the value from a day, a time or a number of the step. */
-=======
-/** Values that are counted, or computed from a day or a time of the step. */
->>>>>>> f8099fdc (student: values are computed only by moving a day or time)
+/** Proposes rules that count something, or compute the value from a day or a time of the step. */
 function proposeReckoned(value: Primitive, context: StepContext): ExtractionRule[] {
   const rules = [...proposeCounts(value, context), ...proposeTotals(value, context)];
   if (typeof value !== 'string' || minutesOf(value) === undefined) return rules;

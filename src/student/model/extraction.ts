@@ -134,11 +134,6 @@ export class StepContext {
     return tokens;
   }
 
-  /** The text of a source; '' when it is not a text. */
-  text(name: string): string {
-    return textAt(this.#sources.get(name)) ?? '';
-  }
-
   /** All words of a source's values; undefined for a source that is missing, empty, or too long to name one thing. */
   words(name: string): WordPlaces | undefined {
     if (!this.#words.has(name)) {
@@ -555,7 +550,7 @@ export function rankRule(rule: ExtractionRule): number {
 function rankPick(part: Exclude<PathPart, string | number>): number {
   if (isSummary(part)) return 1 + (part.filter === undefined ? 0 : 0.5);
   if (part.pick === 'reckoned' || part.pick === 'calls') return 1;
-  if (part.pick === 'among') return part.filter === undefined ? 0.4 : 'is' in part.filter ? 0.8 : 1;
+  if (part.pick === 'among') return part.filter === undefined ? 0.4 : 0.8;
   return part.pick === 'where' || part.pick === 'named' || part.pick === 'said' ? 0.6 : 0.3;
 }
 
