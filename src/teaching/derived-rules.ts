@@ -29,7 +29,6 @@ import {
 } from '../student/model/json-values.ts';
 import { STUDENT_CORE } from '../student/model/limits.ts';
 import { isAmount, listTotals } from '../student/model/list-summary.ts';
-import { findNamedLine } from '../student/model/named-lines.ts';
 import { proposeReckoning } from '../student/model/reckoning.ts';
 
 /** Maximum number of rules of each sort that one value suggests. */
@@ -178,7 +177,7 @@ function proposeLined(value: Primitive, context: StepContext): ExtractionRule[] 
     if (!text.includes('\n') || !text.includes(wanted)) continue;
     for (const source of listNaming(context, from))
       for (const nth of LINES) {
-        const line = findNamedLine(text, { in: source, nth }, context);
+        const line = context.namedLine(text, source, nth);
         if (line === undefined || rules.length >= LINED) continue;
         for (const [of, writing] of proposeSpans(line, value as Exclude<Primitive, null>, context))
           if (of.by !== 'between')

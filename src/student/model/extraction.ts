@@ -20,7 +20,7 @@ import {
 } from './json-values.ts';
 import { STUDENT_CORE } from './limits.ts';
 import { type ListSummary, proposeSummaries, roundSum, summarizeList } from './list-summary.ts';
-import { findNamedLine } from './named-lines.ts';
+import { findNamedLine, readLines, type TextLines } from './named-lines.ts';
 import { type Reckoning, reckon } from './reckoning.ts';
 import type { StepDigest } from './step.ts';
 import { cutPart, proposeCuts, type TextCut } from './text-parts.ts';
@@ -110,6 +110,9 @@ export class StepContext {
   readonly #sources = new Map<string, unknown>();
   readonly #tokens: Map<string, TextToken[]>;
   readonly #words = new Map<string, WordPlaces | undefined>();
+  readonly #lines: Map<string, TextLines>;
+  /** Index of the line that a source names, by text and by source. */
+  readonly #namedLines = new Map<string, Map<string, number>>();
   readonly #days = new Map<string, Map<DayReading, string[]>>();
   readonly #times = new Map<string, string[]>();
   #today: number | null | undefined;
@@ -118,6 +121,7 @@ export class StepContext {
   constructor(step: Pick<StepDigest, 'sources'>, like?: StepContext) {
     this.step = step;
     this.#tokens = like === undefined ? new Map() : like.#tokens;
+    this.#lines = like === undefined ? new Map() : like.#lines;
     for (const { name, value } of step.sources) this.#sources.set(name, value);
   }
 
@@ -142,6 +146,32 @@ export class StepContext {
       this.#words.set(name, text === '' || text.length > longest ? undefined : placeWords(text));
     }
     return this.#words.get(name);
+  }
+
+  /**
+   * The line of a text that a source names, or a line near it.
+   * @param nth line after the named one; negative: before it
+   * @returns undefined when the source names no line, or there is no such line
+   */
+  namedLine(text: string, source: string, nth: number): string | undefined {
+    const named = this.words(source);
+    if (named === undefined) return undefined;
+    let read = this.#lines.get(text);
+    if (read === undefined) {
+      read = readLines(text);
+      this.#lines.set(text, read);
+    }
+    let bySource = this.#namedLines.get(text);
+    if (bySource === undefined) {
+      bySource = new Map();
+      this.#namedLines.set(text, bySource);
+    }
+    let at = bySource.get(source);
+    if (at === undefined) {
+      at = findNamedLine(read, named);
+      bySource.set(source, at);
+    }
+    return at < 0 ? undefined : read.lines[at + nth];
   }
 
   /** The current day as the prompt, or a tool for the date, names it, in days since 1970; null: unknown. */
@@ -339,7 +369,7 @@ function findSpan(text: string, span: Span, context: StepContext): string | unde
   if (span.by === 'day') return context.days(text, span.reading)[span.nth];
   if (span.by === 'time') return context.times(text)[span.nth];
   if (span.by === 'line') {
-    const line = findNamedLine(text, span, context);
+    const line = context.namedLine(text, span.in, span.nth);
     return line === undefined ? undefined : findSpan(line, span.of, context);
   }
   const tokens = context.tokens(text);
@@ -587,7 +617,7 @@ export function proposeRules(
     if (rules.length >= PROPOSED || depth > STUDENT_CORE.json_depth) return;
     const text = textAt(at);
     if (isPrimitive(at)) {
-      if (at !== null && isPrimitive(value) && value !== null) {
+      if (at !== null && isPrimitive(value) && value !== null && mayBeWritten(at, value)) {
         for (const writing of WRITINGS) {
           const written = writeValue(at, writing);
           if (!sameValue(written, value)) continue;
@@ -621,6 +651,12 @@ export function proposeRules(
   for (const { name, value: source } of context.step.sources)
     if (name !== 'progress') visit(name, source, [], 0);
   return [...rules, ...summaries].slice(0, PROPOSED);
+}
+
+/** Whether some way of writing may turn one value into the other. Of texts, only dates get another length. */
+function mayBeWritten(at: Exclude<Primitive, null>, value: Exclude<Primitive, null>): boolean {
+  if (typeof at !== 'string' || typeof value !== 'string') return true;
+  return at.length === value.length || /^\d{4}-/.test(at);
 }
 
 function proposeParts(
@@ -685,7 +721,7 @@ export function proposeSpans(
     // The token may be the value, written as a number or in other case.
     for (let i = 0; i < tokens.length && spots.length < OCCURRENCES; i++) {
       const token = tokens[i]!;
-      if (token.end - token.start > 60 || token.kind === 'sign') continue;
+      if (token.end - token.start > 60 || token.kind === 'sign' || !mayBe(text, token, value)) continue;
       const raw = text.slice(token.start, token.end);
       for (const alternative of ['number', 'lower', 'upper', 'capital'] as const)
         if (sameValue(writeValue(raw, alternative), value)) {
@@ -698,6 +734,16 @@ export function proposeSpans(
     for (const span of spansAt(text, tokens, from, to)) spans.push([span, spotWriting]);
   if (spots.length === 0) spans.push(...proposePieces(text, needle, tokens, writing));
   return spans;
+}
+
+/**
+ * Whether a token may be the value in other digits or other case. A quick test: nearly no token of a page is. Rare
+ * letters whose other case has another length (`ß`) do not count.
+ */
+function mayBe(text: string, { start, end }: TextToken, value: Exclude<Primitive, null>): boolean {
+  if (typeof value === 'string') return end - start === value.length;
+  const code = text.charCodeAt(end - 1);
+  return code >= 48 && code <= 57;
 }
 
 /** Spans that find the tokens between two positions. */
