@@ -147,9 +147,10 @@ function listSources(folder) {
 /**
  * Compiles an addon if it is not up to date.
  * @param {Addon} addon
- * @param {{ compiler: string, version: string }} by
+ * @param {{ compiler: string, version: string }} by the compiler, and its version
  * @param {string[]} [ways] as for `listArguments`
- * @returns {string | null} a description of the work done; null if the addon was up to date
+ * @returns {string | null} a line that says that the addon was compiled, or why the compiler failed; null if the addon
+ * was up to date
  */
 export function compile(addon, { compiler, version }, ways) {
   const given = listArguments(addon, ways);

@@ -28,7 +28,7 @@ inline bool ReadText(napi_env env, napi_value value, Text* text) {
   return true;
 }
 
-/** measureTexts(input, thought, observation, lexicon, triggers, features, counts) */
+/** measureTexts(input, thought, observation, lexicon, triggers, features, counts): fills `features` and `counts`. */
 napi_value MeasureTexts(napi_env env, napi_callback_info info) {
   napi_value arguments[7];
   Tables tables;

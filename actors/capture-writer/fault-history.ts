@@ -13,8 +13,8 @@ export const CAPTURE_RESTART_MS = { first: 100, last: 10_000 } as const;
 export const CAPTURE_CALM_MS = 5 * 60_000;
 
 /**
- * A file is set aside after FAULTS_IN_A_ROW crashes without a stored exchange in between, or after FAULTS crashes since
- * the last calm period.
+ * Files are set aside after FAULTS_IN_A_ROW crashes without a stored exchange in between, or after FAULTS crashes. Both
+ * counts start again when files are set aside, and the second one also after a calm period.
  */
 const FAULTS_IN_A_ROW = 2;
 const FAULTS = 3;

@@ -29,7 +29,8 @@ export class StartOrder {
 
   /**
    * Makes the order.
-   * @param runs all runs of the list, which are then followed by {@link add}, {@link remove} and {@link forget}
+   * @param runs all runs of the list. The caller must report each later change with {@link add} or {@link remove}, or
+   * call {@link forget}
    */
   make(runs: Iterable<RunEntry>): void {
     this.#runs = Array.from(runs, (run) => ({ run, place: placeOf(run) }));

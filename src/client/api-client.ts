@@ -190,7 +190,9 @@ export class Caller {
     signal?.throwIfAborted();
     if (!this.circuit.admit()) {
       const { origin } = this.#settings.baseUrl;
-      throw new CircuitOpenError(`${origin} did not answer recently; the client pauses its requests`);
+      throw new CircuitOpenError(
+        `${origin} recently failed or did not answer, so the request was not sent; the client waits before it tries again`,
+      );
     }
     this.counts.sent += 1;
     try {

@@ -29,7 +29,7 @@ interface OpenRun {
 }
 
 /**
- * Maximum number of open runs that a crash ends. With more, the oldest run is not ended and stays
+ * Maximum number of open runs that are ended as failures when the process ends. Beyond it, the oldest ones stay
  * `running`.
  */
 const OPEN_RUNS_MAX = 10_000;

@@ -106,7 +106,7 @@ export class RunLane {
   }
 
   /**
-   * Adds marks to those that wait.
+   * Merges marks into those that wait: tags are added, and other values replace earlier ones.
    * @param leaveOut called for each part that exceeds the limits of a run's marks
    */
   mark(body: MarkBody, leaveOut: (what: string) => void): void {

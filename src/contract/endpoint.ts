@@ -43,7 +43,7 @@ export interface RawBody {
 }
 
 export interface Endpoint {
-  /** Unique; names the operation in the interface description. */
+  /** Unique: the `operationId` in the API description. */
   id: string;
   method: 'GET' | 'POST' | 'PATCH' | 'DELETE';
   /** `{name}` matches one segment. The path is declared without a trailing slash and served with and without it. */

@@ -45,7 +45,7 @@ const runStartReply = z
 
 const stepText = () => text({ max: STEP_TEXT_CHARACTERS }).default('');
 
-/** A text of a step; null: the sender does not know the text. An empty text means something else. */
+/** A text of a step. null: the sender does not know the text. Empty, or no such field: there is no text. */
 const knownText = () => text({ max: STEP_TEXT_CHARACTERS }).nullable().default('');
 
 /** The texts of a step, logged or evaluated. */

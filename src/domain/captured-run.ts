@@ -71,7 +71,7 @@ export interface CaptureReaderSource {
   failure: string | null;
   gateways: {
     gateway: string;
-    /** When the gateway last listed its files in the bucket; null: unknown. */
+    /** When the gateway last wrote its list of files to the bucket; null: unknown. */
     sent_at: string | null;
     /** When its newest copied exchange ended; null: no exchange is copied yet. */
     newest_at: string | null;

@@ -419,7 +419,7 @@ function shapeOfValue(value: unknown, tellsNull = false): string {
 /** One label per example, for each way to divide them. */
 type Cuts = string[][];
 
-/** Ways to divide examples that no template explains, see {@link Solver}. */
+/** No single template explains all examples. These are ways to divide them, as in {@link Solver}. */
 interface Unsolved {
   cuts: Cuts;
   last_cuts: Cuts;

@@ -120,7 +120,7 @@ function findUnteachable(content: readonly TurnBlock[]): LeftOut | null {
   return null;
 }
 
-/** Maximum number of tools that the fine-tuning of chat-completions accepts. */
+/** Maximum number of tools in a line that OpenAI's fine-tuning of chat models accepts. */
 const CHAT_TOOLS_MAX = 128;
 
 function toChatLine(

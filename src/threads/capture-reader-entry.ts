@@ -419,7 +419,10 @@ class CaptureLibrary {
     return { type: 'json', json: Buffer.from(`{"otlp":${otlp},"next":${next}}`) };
   }
 
-  /** The conversation after the last page; null for another conversation, or after new exchanges. */
+  /**
+   * Returns the rest of the conversation that the last page left. null: the page to continue is another one, or the
+   * run's last exchange or the files have changed since.
+   */
   #resume(runId: string, after: number | null, lastId: number): Iterator<ToldExchange> | null {
     const kept = this.#kept;
     if (kept === null || kept.run_id !== runId || kept.after !== after) return null;

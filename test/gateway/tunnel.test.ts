@@ -112,13 +112,17 @@ describe.runIf(canTunnel)('a handshake', () => {
     socket.on('error', () => {}).terminate();
   });
 
-  it('to a closed port is a 502, and the gateway’s own routes refuse it', async () => {
+  const handshake = (path: string) =>
+    `GET ${path} HTTP/1.1\r\nhost: gw\r\nconnection: keep-alive, Upgrade\r\nupgrade: WebSocket\r\nsec-websocket-key: x\r\n\r\n`;
+
+  it('to a closed port gets 502', async () => {
     const lonely = await startTestGateway('http://127.0.0.1:1');
-    const handshake = (path: string) =>
-      `GET ${path} HTTP/1.1\r\nhost: gw\r\nconnection: keep-alive, Upgrade\r\nupgrade: WebSocket\r\nsec-websocket-key: x\r\n\r\n`;
     expect((await rawRequest(lonely.port, handshake('/v1/x'), { until: 'closed' })).status).toBe(502);
-    expect((await rawRequest(gateway.port, handshake('/__gw/stats'), { until: 'closed' })).status).toBe(200);
     await lonely.close();
+  });
+
+  it('on one of the gateway’s own routes gets its answer, without an upgrade', async () => {
+    expect((await rawRequest(gateway.port, handshake('/__gw/stats'), { until: 'closed' })).status).toBe(200);
   });
 
   it('with a body or a method other than GET gets 426 with how to continue without it', async () => {

@@ -238,7 +238,7 @@ describe('the file of a graph', () => {
     const pointBytes = Number(bytes.readBigUInt64LE(24));
     const rowAt = Number(bytes.readBigUInt64LE(40));
     const upperAt = HEAD_BYTES + 400 * pointBytes;
-    // Finds the first point that has lists on upper levels.
+    // The offset of the first record on upper levels that is not empty.
     let firstUpper = upperAt;
     while (bytes.readUInt32LE(firstUpper) === 0) firstUpper += 4;
     const changes: Record<string, (copy: Buffer) => void> = {

@@ -107,7 +107,7 @@ for (const client of await Promise.all([claudeCode(), codex()])) {
       expect(session).toMatchObject({ code: 0, answer: 'It is here.' });
       const { steps } = await read(`/v1/monitor/runs/${session.id}/steps`);
       const begun = steps.findIndex(({ intervention }: { intervention: unknown }) => intervention !== null);
-      // The first request after the step contains the text, and it stays in the conversation.
+      // The first request after that step contains the intervention's text, which then stays in the conversation.
       const told = requests.map(({ body }) => body.toString().split('Run monitor: infinite_loop').length - 1);
       expect(begun).toBeGreaterThan(0);
       expect(told.slice(0, begun + 1)).toEqual(Array(begun + 1).fill(0));

@@ -40,7 +40,7 @@ function copyTo(target: Offloaded, full: Offloaded): void {
 }
 
 /**
- * Runs a writer until it kills itself at the step, or prints a line that begins like this.
+ * Runs a writer until it kills itself at the step. If it prints a line that begins with `line`, kills it.
  * @returns whether it killed itself
  */
 async function runUntil(at: Offloaded, step: number, line: string): Promise<boolean> {

@@ -140,7 +140,10 @@ class Caller:
     def _ask(self, method: str, target: str, body: Optional[bytes], timeout_s: float, is_background: bool) -> Answer:
         circuit = self.circuit
         if not circuit.admit():
-            raise CircuitOpenError(f"{self._transport.origin} did not answer recently; the client waits before it tries again")
+            raise CircuitOpenError(
+                f"{self._transport.origin} recently failed or did not answer, so the request was not sent; "
+                "the client waits before it tries again"
+            )
         self._count("sent")
         send = functools.partial(self._transport.send, method, target, body, timeout_s)
         try:

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 _STEP_BYTES = 500
 _TOKENS_MAX = 100_000_000
 _INTERVENTIONS_MAX = 16
-# Maximum time that `run_start` waits for an integration to name its framework. The run's first event ends the wait.
+# Maximum time that `run_start` waits for an integration to name its framework. The name, the first step, the end of the
+# run or a flush ends the wait.
 _FRAMEWORK_WAIT_S = 2.0
 # Maximum time that `run_finish` waits for answers that an integration expects.
 _LATE_ANSWER_S = 5.0

@@ -10,8 +10,8 @@ import { toMessagesRequest } from './service-messages.ts';
 import type { ServiceStep } from './service-step.ts';
 
 /**
- * Writes the request in the style of the service.
- * @throws UntranslatableStep
+ * Writes the step as a request in the service's wire format (`style`).
+ * @throws UntranslatableStep if that format cannot express the step
  */
 export function writeServiceRequest(
   { style, model }: Extract<StudentKind, { kind: 'http' }>,

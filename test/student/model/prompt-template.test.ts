@@ -287,8 +287,8 @@ it('a prompt for several tenants is one agent’s', () => {
   }
 });
 
-describe('choices that are not names', () => {
-  it('are known only with the values of golden runs', () => {
+describe('a prompt with a choice that is not a name', () => {
+  it('is known only if a golden run had the same value', () => {
     const prompt = (plan: string) => `You look after orders. The customer's plan is ${plan}. Be kind.`;
     const student = learn((i) => prompt(of(['gold', 'silver', 'bronze'], i)));
     expect(ask(student, prompt('silver'))).toBe('covered');

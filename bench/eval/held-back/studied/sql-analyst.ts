@@ -225,7 +225,7 @@ class AnalystRun implements Run {
 
   isAlike(wanted: WantedCall, call: ToolCall): boolean {
     if (wanted.name !== 'run_query') return haveSameArguments(wanted, call);
-    // Several databases are compared, because two queries may find the same rows in one database by chance.
+    // Rows from several databases are compared, because two queries may find the same rows in one database by chance.
     return [...Array(DATABASES).keys()].every((database) => {
       const rows = query(database, call.input.sql);
       return (
