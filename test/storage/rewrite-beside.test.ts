@@ -10,7 +10,7 @@ import { decodeExchange } from '../../src/providers/decode.ts';
 import { writeBackup } from '../../src/storage/backup.ts';
 import { keysPath } from '../../src/storage/capture/capture-keys.ts';
 import { FollowedFiles } from '../../src/storage/capture/followed-files.ts';
-import { openCaptureEnv } from '../../src/storage/capture/layout.ts';
+import { listSealed, openCaptureEnv } from '../../src/storage/capture/layout.ts';
 import { SEAL_LIMITS, sealWhenDue } from '../../src/storage/capture/live-sealing.ts';
 import { CaptureLog } from '../../src/storage/capture/log.ts';
 import { compactCaptures, RewriteError, rekeyCaptures } from '../../src/storage/ordered-rewrite.ts';
@@ -178,8 +178,11 @@ describe('unused space of capture files', () => {
     const writer = new Writer(at);
     try {
       await writer.next('append');
-      const { before_bytes, after_bytes } = await compactCaptures(place(at), () => {});
-      expect(after_bytes).toBeLessThan(before_bytes / 2);
+      const { before_bytes } = await compactCaptures(place(at), () => {});
+      // The new live file grows meanwhile, by an amount that depends on the machine.
+      const kept_bytes = listSealed(at.path).map(({ path }) => statSync(path).size);
+      expect(kept_bytes).toHaveLength(2);
+      expect(kept_bytes[0]! + kept_bytes[1]!).toBeLessThan(before_bytes / 4);
       await writer.next('append');
     } finally {
       await writer.kill();
