@@ -29,6 +29,7 @@ import { DataKeyError, openDataKey } from '../../std/data-key.ts';
 import { namePlace } from '../../std/file-place.ts';
 import { Checkpoints, needsRestore, restoreCheckpoint } from '../lmdb/checkpoint.ts';
 import { checkFileHead, checkRoom, FileHeadError } from '../lmdb/file-head.ts';
+import { openForWriting } from '../lmdb/newest-commit.ts';
 import {
   checkSealing,
   copySealing,
@@ -355,12 +356,10 @@ export function openCaptureEnv(
   try {
     // Commits are not synced. The kernel has committed data, so they survive the end of the process. A checkpoint makes
     // them survive a power failure. `flush()` makes one, and the log makes one a second after a write.
-    root = open<Buffer, string>({
-      ...ENV_OPTIONS,
-      path,
-      noSync: mode === 'write',
-      readOnly: mode === 'read',
-    });
+    root =
+      mode === 'write'
+        ? openForWriting<Buffer, string>({ ...ENV_OPTIONS, path, noSync: true })
+        : open<Buffer, string>({ ...ENV_OPTIONS, path, readOnly: true });
   } catch (error) {
     const why = `cannot be opened: ${(error as Error).message}`;
     throw new CaptureFileError('damaged', path, why, { cause: error });

@@ -21,6 +21,7 @@ import { type Database, open, type RootDatabase } from 'lmdb';
 import { type DataKey, openDataKey } from '../../std/data-key.ts';
 import { refuseWithoutRoom } from '../../std/file-place.ts';
 import { checkFileHead, checkRoom } from '../lmdb/file-head.ts';
+import { openForWriting } from '../lmdb/newest-commit.ts';
 import { checkSealing, type FileSealing, SealedTable, type ValueTable } from '../lmdb/sealed-table.ts';
 
 /** The content of the index is damaged. The index must be removed and rebuilt. */
@@ -114,10 +115,10 @@ export class RunIndex {
 
   private constructor(path: string, { data_key, mode }: RunIndexOptions) {
     const common = { encoding: 'binary', cache: false } as const;
-    const isRead = mode === 'read';
     this.#path = path;
     this.#key = openDataKey(data_key);
-    this.#root = open<Buffer, Buffer>({
+    const isRead = mode === 'read';
+    const file = {
       ...common,
       path,
       keyEncoding: 'binary',
@@ -125,8 +126,8 @@ export class RunIndex {
       maxDbs: 8,
       overlappingSync: false,
       noSync: true,
-      readOnly: isRead,
-    });
+    } as const;
+    this.#root = isRead ? open<Buffer, Buffer>({ ...file, readOnly: true }) : openForWriting(file);
     try {
       const sealing = checkSealing(this.#root, path, this.#key);
       const table = <Key extends Buffer | number>(name: string, keyEncoding: 'binary' | 'uint32') => {

@@ -8,7 +8,7 @@
  */
 import { closeSync, openSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { ABORT, type Database, open, type RootDatabase } from 'lmdb';
+import { ABORT, type Database, type RootDatabase } from 'lmdb';
 import { type DataKey, openDataKey } from '../../std/data-key.ts';
 import { namePlace, refuseWithoutRoom } from '../../std/file-place.ts';
 import { makeFolder } from '../../std/folder.ts';
@@ -19,6 +19,7 @@ import {
   readFileNumber,
   refuseReplacement,
 } from './file-replacement.ts';
+import { openForWriting } from './newest-commit.ts';
 import { openCodec, SealedTable, type ValueCodec, type ValueTable } from './sealed-table.ts';
 
 export type Durability = 'disk' | 'process';
@@ -322,7 +323,7 @@ export class Environment {
   }
 
   #openFile(): void {
-    const root = open<Buffer, Buffer>({
+    const root = openForWriting<Buffer, Buffer>({
       path: this.path,
       noSubdir: true,
       maxDbs: MAX_NAMED,

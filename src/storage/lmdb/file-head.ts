@@ -119,6 +119,32 @@ export function readHeads(file: number, path: string): [FileHead, FileHead] {
   return second.txn > first.txn ? [second, first] : [first, second];
 }
 
+/** Reads only the numbers of the transactions of a file's heads, which takes about 2 µs. */
+export class HeadNumbers {
+  readonly #file: number;
+  readonly #places: [number, number];
+  readonly #bytes = Buffer.alloc(8);
+
+  /**
+   * @param file open for reading
+   * @throws {FileHeadError} if a head is missing or not one of LMDB; a file system error
+   */
+  constructor(file: number, path: string) {
+    this.#file = file;
+    this.#places = [META_TXN_AT, readNewestHead(file, path).page_size + META_TXN_AT];
+  }
+
+  /** The number of the newest commit. @throws a file system error */
+  readNewest(): number {
+    return Math.max(this.#read(this.#places[0]), this.#read(this.#places[1]));
+  }
+
+  #read(at: number): number {
+    readSync(this.#file, this.#bytes, 0, 8, at);
+    return Number(this.#bytes.readBigUInt64LE(0));
+  }
+}
+
 /** The bytes of a head, without the page header. */
 export interface HeadCopy {
   page_size: number;
