@@ -1,11 +1,12 @@
 /**
- * A vitest reporter that ends the run with one line of counts, for scripts and quick reading. For each missing resource
- * beside the checkout, a line above it names the skipped tests (fixtures/shared.ts). Vitest's own process.
+ * A vitest reporter that ends the run with one line of counts, for scripts and quick reading. For each resource that
+ * a test needs and that is missing, a line above the counts names the skipped tests (fixtures/shared.ts). Vitest's
+ * own process.
  */
 
 import type { Reporter, TestCase, TestModule } from 'vitest/node';
 
-/** The resource that a test needs, and the name of the test without it. */
+/** Matches a test's name: its beginning, and the resource that it names in parentheses. */
 const NEEDED = /^(.*?) *\((\.\.\/shared\/[^)]*|[^()]* from npm)\)/s;
 
 /** Prints `N passed, N failed, N skipped`. A failure outside of a test (a file that does not load) counts as one. */

@@ -89,7 +89,7 @@ describe('a batch', () => {
     );
   });
 
-  it('returns requests of a few forms, with other values, in any order and in simultaneous batches', () => {
+  it('returns requests whose forms repeat with other values, in any order and in simultaneous batches', () => {
     const text = fc
       .string({ unit: 'binary-ascii', maxLength: 4 })
       .map((value) => value.replaceAll('\n', ' '));
@@ -150,7 +150,7 @@ describe('a batch', () => {
     expect(read(batch).map(({ path }) => path)).toEqual([pair[0], pair[1], pair[0]]);
   });
 
-  it('takes more than one slab, and exchanges larger than any', () => {
+  it('takes more than one slab, and exchanges larger than a slab', () => {
     const batch = makeBatch();
     const sizes = [10, CAPTURE_SLAB_BYTES / 4, CAPTURE_SLAB_BYTES + 5, 0, 1.8e6, 1.8e6, 1.8e6, 3];
     const bodies = sizes.map((size, i) => Buffer.alloc(size, i + 1));

@@ -167,7 +167,7 @@ describe.runIf(isNative)('mapped memory', () => {
     expect(parts[0]!.find(new Uint8Array(8))).toBe(-1);
   });
 
-  it('gives a returned run again, empty', () => {
+  it('gives out returned memory again, filled with zeros', () => {
     const part = new MemoryPart(makeMemory(32 * MIB), 0, 1);
     const run = part.take(MIB)!;
     run.fill(7);
@@ -178,7 +178,7 @@ describe.runIf(isNative)('mapped memory', () => {
     expect(again.every((byte) => byte === 0)).toBe(true);
   });
 
-  it('frees all of it for a quiet thread, except for what lies beside cells in use', () => {
+  it('is freed for a quiet thread, except for what lies beside cells in use', () => {
     const part = new MemoryPart(makeMemory(32 * MIB), 0, 1);
     const memory = new BodyMemory(part);
     const large = [memory.take(MIB), memory.take(MIB)];

@@ -1,6 +1,6 @@
 /**
- * A process for the kill test of findings: stores and invalidates findings without end, and prints what was
- * acknowledged. Own process; arguments: the database's path and the number of its first finding.
+ * For the kill test of findings: stores and invalidates findings until it is killed, and prints a line after each
+ * acknowledged operation. Own process; arguments: the path of the database and the number of the first finding.
  */
 import { writeSync } from 'node:fs';
 import { LmdbTables } from '../../src/storage/lmdb/tables.ts';

@@ -49,7 +49,7 @@ class Box {
     }
   }
 
-  /** As a hub does: after a failure the next batch says that events are lost. */
+  /** Whether a batch has failed. The next batch then says that events are lost, as that of a hub does. */
   #hasLost = false;
   offer(given: LiveBatch): void {
     const sent = { ...given, has_lost: given.has_lost || this.#hasLost };

@@ -720,7 +720,7 @@ describe('a changed embedder', () => {
     expect(await find(store, ask(ROUTER))).toMatchObject([{ similarity: 1 }]);
   });
 
-  it('whose vectors were stored as floats: they are packed once, during searches, with the same results', async () => {
+  it('packs vectors that were stored as floats, once and with the same results of searches', async () => {
     const world = createWorld();
     const first = await openStore(world);
     await first.add(ALICE, [pattern(FLAKY), pattern(ROUTER)]);

@@ -226,7 +226,7 @@ describe('failures', () => {
     expect(bench.kit.timers()).toEqual({});
   });
 
-  it('continue after a restart where they were', () => {
+  it('are retried after a restart from the last stored stage', () => {
     const bench = new Bench();
     bench.submit();
     bench.io('distil');

@@ -106,7 +106,7 @@ describe('a key whose requests all reach one of three boxes', () => {
     await first.ask('k', 500);
     await beat();
     expect(first.partOf('k')).toBeCloseTo(0.9 + 0.1 / 3, 1);
-    // A key with few requests keeps equal parts, and the others answer first requests.
+    // A key with few requests keeps equal parts. The other boxes allow the first requests of the busy key.
     expect(first.partOf('other')).toBeCloseTo(1 / 3);
     expect(await second.ask('k', 3)).toBe(3);
     clock.ms += 10_000;

@@ -1,6 +1,6 @@
 /**
- * Rate buckets in shared memory: they are exact, even across threads; who gets which slot; what happens without the
- * actors.
+ * Rate buckets in shared memory: their counts are exact, even across threads. Also how slots are assigned to keys,
+ * and what a limiter does while the actors cannot be asked.
  */
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';

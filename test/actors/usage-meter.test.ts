@@ -42,7 +42,7 @@ describe('the usage meter', () => {
     });
   });
 
-  it('allows none at a cap of 0, and any number without one', () => {
+  it('allows no intervention at a cap of 0, and any number without a cap', () => {
     expect(createMeter().intervene(0)).toEqual({ allowed: false, used: 0 });
     const { intervene } = createMeter();
     for (let n = 1; n <= 10; n++) expect(intervene(null)).toEqual({ allowed: true, used: n });

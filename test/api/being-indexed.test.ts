@@ -97,7 +97,7 @@ describe('exchanges that wait for the index', () => {
     expect(await ask3('run:another')).toEqual([1, []]);
     expect(await ask3('served:student')).toEqual([0, [student]]);
     expect(await ask3('is:captured')).toEqual([0, [student, failed, third]]);
-    // The others may contain failed results of tools.
+    // The other two may contain failed results of tools, so they are only counted.
     expect(await ask3('has:error')).toEqual([2, [failed]]);
     expect(await ask3('is:golden')).toEqual([3, []]);
     expect(await ask3('cost:>1')).toEqual([3, []]);
@@ -119,12 +119,12 @@ describe('exchanges that wait for the index', () => {
     const first = await list('limit=2');
     expect(first.runs.map(({ run_id }: { run_id: string }) => run_id)).toEqual(['page-5', 'page-4']);
     expect(first.being_indexed).toMatchObject({ stored: 3, examined: 3 });
-    // At most as many as the page may have rows.
+    // The page lists at most as many waiting exchanges as it may have rows.
     expect(first.being_indexed.exchanges.map(({ run_id }: { run_id: string }) => run_id)).toEqual([
       null,
       'late',
     ]);
-    // They are indexed between the first and the second page.
+    // The waiting exchanges are indexed between the first and the second page.
     await index();
     const seen = runsOf(first);
     let { next_cursor } = first;
@@ -151,7 +151,7 @@ describe('exchanges that wait for the index', () => {
     expect(idsOf(being_indexed.exchanges)).toEqual(
       Array.from({ length: CAPTURE_NEWEST.exchanges }, (_, i) => last - i),
     );
-    // A part of them is indexed: each exchange is in the list once.
+    // After a part of them was indexed, each exchange is still in the list once.
     expect(await index(last - 20)).toBe(last - 20);
     const partly = await list('limit=200');
     const waiting = partly.being_indexed.exchanges.map(({ run_id }: { run_id: string }) => run_id);

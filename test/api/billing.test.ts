@@ -207,7 +207,7 @@ describe('a subscription', () => {
     expect((await send(fullEvent('charge.refunded', { id: 'ch_1' }))).body).toMatchObject({ handled: false });
   });
 
-  it('handles each event once, even if a hundred copies arrive at once or a copy arrives after a kill', {
+  it('changes once with each event, even if a hundred copies arrive at once or a copy arrives after a kill', {
     tags: 'long',
   }, async () => {
     const payer = await newPerson();

@@ -170,8 +170,8 @@ describe('every route of /v1 that deletes one thing', () => {
     const declared = (await loadDeclaredEndpoints()).filter(
       ({ auth, method, path }) => auth === 'bearer' && method === 'DELETE' && path.startsWith('/v1/'),
     );
-    // Other tests cover these: test/api/findings.test.ts all findings of a code base, test/api/run-records.test.ts the
-    // marks of a run.
+    // Other tests cover two routes: test/api/findings.test.ts the deletion of all findings of a code base, and
+    // test/api/run-records.test.ts that of the marks of a run.
     const others = ['clear_findings', 'clearRunMarks'];
     const ids = declared.map(({ id }) => id).filter((id) => !others.includes(id));
     expect(KINDS.map(({ id }) => id).sort()).toEqual(ids.sort());

@@ -237,7 +237,7 @@ describe('the PromQL in deploy/', () => {
     }
     for (const [, name, labels] of text.matchAll(/^(\w+)\{(.*)\} /gm))
       names.get(name!)?.push(...[...labels!.matchAll(/(\w+)="/g)].map(([, label]) => label!));
-    // This service shares no database. One that does has these as well.
+    // This service shares no database. A service that shares one also has the metrics of its requests.
     const shared = new SharedRequests({ identity: '', state: SeatState.allocate() });
     for (const { name } of shared.listMetrics() as { name: string }[]) names.set(name, []);
     await shared.close();
@@ -249,7 +249,7 @@ describe('the PromQL in deploy/', () => {
     }
   });
 
-  it('has panels that do not overlap, each with its own id and with a title', () => {
+  it('is used in panels that do not overlap, each with its own id and with a title', () => {
     const panels = readPanels();
     expect(new Set(panels.map(({ id }) => id)).size).toBe(panels.length);
     const taken = new Set<string>();

@@ -297,7 +297,7 @@ describe('the description', () => {
 });
 
 describe('a linter', () => {
-  it('finds nothing wrong with it', { tags: 'long' }, async () => {
+  it('finds nothing wrong with the description', { tags: 'long' }, async () => {
     const config = await createConfig({
       extends: ['recommended-strict'],
       rules: {

@@ -229,7 +229,8 @@ describe('a deleted account', () => {
     ])
       expect(await statusOf(old, path), path).toBe(401);
     expect(await statusOf(old, '/auth/me', 'DELETE')).toBe(401);
-    // Its own organization was deleted with it; a key of another organization belongs to that one.
+    // The account's own organization was deleted with the account. A key of another organization belongs to that
+    // organization, so it still works.
     expect(await statusOf(key, '/v1/monitor/runs')).toBe(401);
     expect(await statusOf(shared, '/v1/monitor/runs')).toBe(200);
     const members = (await send(friend.token, 'GET', `/organizations/${friend.org_id}/members`)) as Person[];
@@ -320,7 +321,8 @@ describe('a deleted project whose content still exists', () => {
     const mixed = { project_id: stays, content: 'seen too' };
     await send(key, 'POST', '/v1/findings/base-buried', mixed);
     await api.stop();
-    // The state after the answer to the deletion of a large project, for the duration of this test.
+    // Stores the state after the answer to the deletion of a large project, which lasts for the duration of this
+    // test.
     const stores = openStores(databasePaths(api.dir));
     await stores.main.transact((tx) => {
       new TableDeletionWork(tx).note({ org_id, project_id: gone }, Date.now());

@@ -136,7 +136,7 @@ function createChecks(limited: readonly string[] = []): Checks {
       take: (key) => {
         const limit = { rate_per_s: 200, burst: 400 };
         const outcome = { allowed: !limited.includes(key), remaining: 7, reset_s: 2, limit };
-        // Both ways that a limiter may answer.
+        // A limiter may answer with a promise or at once.
         return key.startsWith('static') ? Promise.resolve(outcome) : outcome;
       },
     },

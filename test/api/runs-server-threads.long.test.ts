@@ -1,4 +1,7 @@
-/** Runs with several server threads: each run lives on one of them, and every thread finds it, even after a kill. */
+/**
+ * Runs with several server threads: the actor of each run is on one of them, and every thread finds the run, even
+ * after a kill.
+ */
 import { expect, it } from 'vitest';
 import { type ApiAnswer, ApiChild, CHILD_KEY } from '../fixtures/api-child.ts';
 import { ControlPlaneChild } from '../fixtures/control-plane.ts';

@@ -41,7 +41,7 @@ async function post(url: string, body: object): Promise<Response> {
 
 const until = (check: () => void) => vi.waitFor(check, { timeout: PATIENCE_MS, interval: 5 });
 
-/** The first event of a stream shows its organization. */
+/** Waits for the first start of a run in a stream. @returns the data of the event, which names the organization */
 async function firstRunOf(source: EventSource): Promise<{ run_id: string; org_id: string }> {
   return new Promise((resolve, reject) => {
     source.addEventListener('run_start', (event) =>

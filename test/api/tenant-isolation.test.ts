@@ -1,7 +1,7 @@
 /**
  * Several people in several organizations try every action on everything that they know of. Each attempt succeeds or
- * fails as a model of the rules says, and no person ever sees data of others. Then many people act at once, in a
- * thousand orders.
+ * fails as a model of the rules says, and no person ever sees data of others. Then many people act at once, in
+ * hundreds of orders.
  */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';

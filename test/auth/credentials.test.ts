@@ -181,7 +181,7 @@ describe.each(['memory', 'lmdb'])('per-customer keys in %s', (kind) => {
     expect(keys.verify(raw)).toBeNull();
   });
 
-  it('live until the end of a rotation and not longer, also when cached', async () => {
+  it('are valid until the end of a rotation and not longer, even if they are cached', async () => {
     const { keys, raw, record, clock } = await setUp();
     await end(record.id, { expires_at: new Date(clock.now_ms + 5_000).toISOString() });
     expect(keys.verify(raw)).not.toBeNull();

@@ -52,7 +52,8 @@ beforeAll(async () => {
     passed.on('error', (error) => given.destroy(error));
     asked.pipe(passed);
   });
-  // For the same reason, the gateway never closes idle connections. The SDKs close theirs.
+  // The gateway never closes idle connections, because the SDKs keep connections and might use one just when it is
+  // closed.
   gateway.keepAliveTimeout = 0;
   gateway.listen(0, '127.0.0.1');
   await once(gateway, 'listening');
@@ -92,7 +93,7 @@ async function drive(
 
 const explainNothing = async (): Promise<null> => null;
 
-// The first ones use all three wires.
+// The first five agents, which `npm test` runs, use all three wire formats.
 for (const [at, agent] of [...JUDGES, ...STUDIED_AGENTS].entries())
   describe(`the judge of the ${agent.name}`, longFrom(at, 5), () => {
     it('accepts all answers of a perfect student, and counts whole runs as served', async () => {

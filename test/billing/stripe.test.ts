@@ -60,7 +60,7 @@ describe('the payment processor', () => {
     email: 'a@b.co',
   };
 
-  it('opens a checkout that carries the id of its organization', async () => {
+  it('opens a checkout that contains the id of its organization', async () => {
     answer = (url) =>
       url.startsWith('/v1/prices')
         ? { status: 200, body: { object: 'list', data: [{ id: 'price_1' }] } }

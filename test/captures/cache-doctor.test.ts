@@ -26,7 +26,10 @@ const LONG = {
   content: [{ type: 'text', text: `I read it. ${'It is long. '.repeat(50)}` }],
 };
 
-/** A turn whose request has tools, system and messages, the last block marked. */
+/**
+ * A turn whose request has tools, a system prompt and messages. Its cache points are the system prompt and the last
+ * block, unless `marked` is false.
+ */
 interface MadeTurn {
   run?: string;
   tools?: object[];

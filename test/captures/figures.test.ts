@@ -62,7 +62,7 @@ const ask = (source: MadeSource, question: Partial<FigureQuestion>) =>
   );
 
 describe('figures', () => {
-  it('are by model, the most expensive first, with those without a price', () => {
+  it('are grouped by model, the most expensive first, and include models without a price', () => {
     const source = new MadeSource();
     addTurn(source);
     addTurn(source);
@@ -80,7 +80,8 @@ describe('figures', () => {
         errors,
       ]),
     ).toEqual([
-      // 100 tokens in for $10 a million, 900 from the cache for $1, 10 out for $50; twice. And the failed one.
+      // Two turns, each with 100 input tokens at $10 a million, 900 from the cache at $1 and 10 output tokens at $50.
+      // The failed turn also counts.
       ['claude-x', 3, expect.closeTo(2 * 0.0024, 9), 0.9, 1],
       ['gpt-y', 1, expect.closeTo(0.0028, 9), 0, 0],
       ['unpriced-z', 1, null, 0.5, 0],
@@ -110,7 +111,7 @@ describe('figures', () => {
     expect(ask(source, { by: 'model', where: { tool: 'Bash' } }).total.turns).toBe(1);
   });
 
-  it('are by agent, note, credential and day, within the requested days', () => {
+  it('are grouped by agent, note, credential or day, within the requested days', () => {
     const source = new MadeSource();
     addTurn(source, { client: 'claude-cli', note: 'night', credential: 'aaaaaaaaaaaa', day: 0 });
     addTurn(source, { client: 'codex_cli_rs', note: 'day', credential: 'bbbbbbbbbbbb', day: 1 });

@@ -131,7 +131,10 @@ const OPENING = [{ role: 'user', content: 'Mend the parser.' }];
 const FIRST = [{ type: 'text', text: 'I read it first.' }, call('toolu_1', { path: 'parser.ts' })];
 const SECOND = [call('toolu_2', { path: 'missing.ts' })];
 
-/** A run of three turns with a tool loop, its second call overloaded once: four exchanges. */
+/**
+ * Adds a run of three turns with two tool calls. The provider refuses the second request once as overloaded, so there
+ * are four exchanges.
+ */
 export function addToolLoop(source: MadeSource, runId: string | null, labelled: boolean): void {
   const request = (messages: unknown[]) => ({ model: 'claude-x', system: 'You mend code.', messages });
   const afterFirst = [

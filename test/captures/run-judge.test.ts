@@ -144,7 +144,7 @@ describe('a run', () => {
     });
   });
 
-  it('is golden if a person marks it good, as far as its copy allows', async () => {
+  it('is golden if a person marks it good and its stored copy has no fault', async () => {
     const marked = (mark: RunMark): RunWords => ({ ...NO_WORDS, outcome: 'failure: Error', mark });
     const source = new MadeSource();
     addLoop(source, 'loop');

@@ -257,7 +257,7 @@ describe('traceRun', () => {
     expect(lines[0].provenance.reasons[0]).toEqual({ code: 'no_turn', words: 'it has no model turn' });
   });
 
-  it('contains a run by its conversation if the client labels it without numbers, including sub-agents', () => {
+  it('proves a run that the client labels without numbers by its conversation, unless it has sub-agents', () => {
     const source = new MadeSource();
     source.add(turn(null, [user('a')], said('one')));
     source.add(turn(null, [user('a'), assistant('one'), user('b')], said('two')));

@@ -21,14 +21,14 @@ interface Ending {
 
 /**
  * Few threads, because `auto` would start as many as the machine has cores. A test that sets SERVER_THREADS overrides
- * FRONT_THREADS, its older name. TEST_SERVER_THREADS and TEST_ACTOR_THREADS run the same tests with other numbers.
+ * FRONT_THREADS, its older name. TEST_SERVER_THREADS and TEST_ACTOR_THREADS set other numbers for all tests.
  */
 export const FEW_THREADS = {
   FRONT_THREADS: process.env.TEST_SERVER_THREADS ?? '1',
   ACTOR_THREADS: process.env.TEST_ACTOR_THREADS ?? '1',
 };
 
-/** Runs a command to its end, as a process (below) or in the test's own process (here.ts). */
+/** Runs a command to its end, as a process (`runCli`) or in the test's own process (`runHere`). */
 export type RunCommand = (
   argv: string[],
   env?: Record<string, string>,
@@ -74,7 +74,7 @@ export class CliChild {
       env: {
         PATH: process.env.PATH,
         NODE_COMPILE_CACHE: COMPILE_CACHE,
-        // Otherwise Node would print that it cannot write its coverage counts (test/coverage.ts).
+        // With a limit on file sizes, Node would print that it cannot write its coverage counts (test/coverage.ts).
         ...(options.file_bytes_max !== undefined && { NODE_V8_COVERAGE: '' }),
         ...FEW_THREADS,
         ...options.env,
@@ -133,8 +133,8 @@ export class CliChild {
   }
 
   /**
-   * Kills the process as a power switch would, and waits for its child processes: the capture process stores what it
-   * has received even after its parent has ended.
+   * Kills the process with SIGKILL, and waits until its child processes have ended: the capture process still stores
+   * what it has received after its parent has ended.
    */
   async kill(): Promise<Ending> {
     const family = listDescendants(this.process.pid!);
@@ -144,7 +144,7 @@ export class CliChild {
     return ending;
   }
 
-  /** Ends the process and its children if they still run, so that the folder of the test can be removed. */
+  /** Ends the process and its descendants if they still run, so that the folder of the test can be removed. */
   async [Symbol.asyncDispose](): Promise<void> {
     if (process.env.NODE_V8_COVERAGE && this.isRunning) await this.#askToEnd();
     const family = this.isRunning ? listDescendants(this.process.pid!) : [];
@@ -160,7 +160,10 @@ export class CliChild {
     }
   }
 
-  /** Lets the process end by itself, because a killed process writes no coverage counts (test/coverage.ts). */
+  /**
+   * Sends SIGTERM, and waits for the end for at most COUNTED_END_MS, because a killed process writes no coverage
+   * counts (test/coverage.ts).
+   */
   async #askToEnd(): Promise<void> {
     this.process.kill('SIGTERM');
     const given = new AbortController();

@@ -50,7 +50,7 @@ export class Caller {
   }
 }
 
-/** Creates one thing of each kind with these words. @returns the ids that the service chose */
+/** Creates a run, a trace, a pattern and a finding that contain these words. @returns the ids that the service chose */
 async function fill(api: Caller, name: string, words: string): Promise<{ pattern: string; finding: string }> {
   await api.send('POST', '/v1/monitor/runs', { run_id: name, task: words });
   for (let step_index = 0; step_index < 4; step_index++)
@@ -78,7 +78,10 @@ const distilled = [
   { action: 'run_tests', action_input: CANARY, observation: '12 passed' },
 ].map((step, step_index) => ({ step_index, ...step }));
 
-/** Holds a read transaction in both databases until it is released, so that an idle service overwrites nothing. */
+/**
+ * Holds a read transaction in `main.mdb` and one in `runs.mdb` until `release` is called, so that an idle service
+ * overwrites nothing.
+ */
 export function holdSnapshots(folder: string): { release(): Promise<void> } {
   const held = ['main.mdb', 'runs.mdb'].map((name) => {
     const root = open({ path: join(folder, name), noSubdir: true, readOnly: true, cache: false });
@@ -94,7 +97,10 @@ export function holdSnapshots(folder: string): { release(): Promise<void> } {
   };
 }
 
-/** Stores {@link KEPT}, and {@link CANARY} under the name `gone` and in a separate organization. */
+/**
+ * Stores {@link KEPT} under the name `kept`, and {@link CANARY} under the name `gone` and in a second organization.
+ * Waits until the service has made a pattern of the trace in that organization.
+ */
 export async function fillService(service: WholeService): Promise<{
   token: string;
   ann: Caller;

@@ -121,7 +121,7 @@ describe('distill --export', () => {
     expect(await checkTypes(OPENAI, [{ ...line, messages: [{ role: 'assistent' }] }])).toContain('error');
   });
 
-  it('writes them for Messages, without conversations that contain answers of other models', {
+  it('writes conversations for Messages, without those that contain answers of other models', {
     tags: 'long',
   }, async () => {
     const report = await exportAs('anthropic', 'anthropic');

@@ -1,7 +1,7 @@
 /**
  * The command line in the test's own process, for tests that need no separate process, for example of refusals.
- * Commands run one at a time, because they share the process's environment. A guarded command also runs here, so do not
- * use it for files that may be damaged.
+ * Commands run one at a time, because they share the process's environment. Commands that read capture files
+ * otherwise run in a guarded process (src/cli/guard.ts). Here they do not, so a damaged file may crash the test.
  */
 import { runUnderstudy } from '../../src/cli/command-line.ts';
 import { IN_PROCESS } from '../../src/cli/guard.ts';

@@ -68,7 +68,7 @@ describe('a query', () => {
     source.add({ shape: null, path: '/v1/models' });
   };
 
-  it('lists the matching runs in its order', async () => {
+  it('lists the matching runs in the order that it names', async () => {
     const { status, out } = await inspect(['sort:turns'], fill);
     expect(status).toBe(0);
     const lines = out.split('\n');

@@ -156,7 +156,7 @@ it.each(['actor', 'compute', 'student'])(
     if (role === 'student') await expect.poll(() => service.stderr).toContain('the student’s thread ended');
     await waitForAll();
     await endLoad();
-    // Steps need none of these threads, because runs live on server threads.
+    // Steps need none of these threads, because the actors of runs are on server threads.
     expect([...refused.keys()].filter((what) => /^(step|turn)/.test(what))).toEqual([]);
     // Requests in progress on the failed thread are refused with 503, so they may be repeated.
     expect([...refused.keys()].filter((what) => !/ 503$/.test(what))).toEqual([]);

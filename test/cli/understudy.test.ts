@@ -50,7 +50,7 @@ describe('help of up', () => {
     const names = [...sources.join('\n').matchAll(/^ {2}([A-Z_]+): \[/gm)].map(([, name]) => name!);
     expect(names).toContain('GW_UPSTREAM_BASE');
     const { stdout } = await runHere(['up', '--help']);
-    // The older name of SERVER_THREADS, which new users should not use.
+    // FRONT_THREADS is left out: it is the older name of SERVER_THREADS, which new users should not use.
     for (const name of names.filter((candidate) => candidate !== 'FRONT_THREADS'))
       expect(stdout.includes(name), name).toBe(true);
     const { exemplar, http } = STUDENT_TIMEOUT_MS;

@@ -11,7 +11,10 @@ import { parseAst } from 'vitest/node';
 import { PACKAGES } from '../../tools/packages.ts';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
-/** The contract defines the types of operations, and `/openapi.json` describes them. */
+/**
+ * Sources whose declarations are listed. The types of operations are left out: the contract defines them, and
+ * `/openapi.json` describes them.
+ */
 const OWN_ROOMS = /^src\/(client(?!\/operation-types)|label|integrations)\//;
 
 interface Node {

@@ -10,7 +10,10 @@ export function readCases<Case>(name: string): Case {
   return JSON.parse(readFileSync(file, 'utf8')) as Case;
 }
 
-/** The cases' keys are the documented ones; TypeScript's options are camelCase. */
+/**
+ * Converts the keys of an object from snake_case, which the cases use, to camelCase, which the options of the
+ * TypeScript client use.
+ */
 export function camelCased(object: Readonly<Record<string, unknown>>): Record<string, never> {
   const entries = Object.entries(object).map(([key, value]) => [
     key.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase()),

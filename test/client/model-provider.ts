@@ -1,4 +1,4 @@
-/** A provider of models over a real socket: it repeats the last message. */
+/** A model provider over a real socket, which answers with the last message of the request. */
 
 import { once } from 'node:events';
 import { createServer } from 'node:http';

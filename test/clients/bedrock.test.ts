@@ -209,7 +209,7 @@ describe('the model-runtime SDK', () => {
     await bench.expectCaptured([{ kind: 'other', path: path('count-tokens') }]);
   });
 
-  it('fails at once, not after a timeout, with the default handler, which speaks HTTP/2', async () => {
+  it('fails at once, not after a timeout, with the default handler, which uses HTTP/2', async () => {
     const speaksHttp2 = new BedrockRuntimeClient({
       region: REGION,
       endpoint: bench.base('gateway', `/bedrock/${REGION}`),

@@ -24,7 +24,7 @@ export class ClientBench {
   readonly child: CliChild;
   readonly dir: string;
   readonly gateway_url: string;
-  /** The last exchange that was checked. */
+  /** The id of the last exchange that `expectCaptured` has compared. */
   #seen = 0;
 
   constructor(provider: FakeProvider, child: CliChild, dir: string, gatewayUrl: string) {
@@ -44,7 +44,7 @@ export class ClientBench {
   }
 
   /**
-   * Does the same in both ways, and compares the results and the requests that reached the provider: method, path,
+   * Calls `act` for each way. Compares the two results, and the requests that reached the provider: method, path,
    * query, headers in order, and body.
    * @returns the result
    */
@@ -135,8 +135,9 @@ interface GatewayStats {
 }
 
 /**
- * Header names in lower case, without headers of the hop, of the attempt and of labels. All others must arrive as sent,
- * including `accept-encoding`.
+ * The parts of a request that must be the same in both ways. Header names are in lower case. Left out are the labels
+ * and the headers that differ with each connection or attempt. All other headers must arrive as sent, including
+ * `accept-encoding`.
  */
 function describeArrival(request: ArrivedRequest): unknown {
   const headers: [string, string][] = [];

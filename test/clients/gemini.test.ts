@@ -34,7 +34,7 @@ const TOOL: FunctionDeclaration = {
   parameters: { type: Type.OBJECT, properties: { query: { type: Type.STRING } } },
 };
 
-/** The SDK keeps the raw response beside the answer; its headers contain the date of the hop. */
+/** Removes the raw response, which the SDK keeps beside the answer, because its headers contain a date. */
 function withoutTransport<T>(value: T): T {
   return JSON.parse(
     JSON.stringify(value, (key, part: unknown) => (key === 'sdkHttpResponse' ? undefined : part)),

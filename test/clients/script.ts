@@ -1,7 +1,10 @@
 /** The fake provider's answers in the client tests: the text of the last message chooses the answer. Pure. */
 import { echoScript, type Script } from '../../src/demo/script.ts';
 
-/** Non-ASCII and markup on purpose: lengths in bytes and in characters differ, and SSE and JSON must both carry it. */
+/**
+ * A text whose length in bytes differs from its length in characters. It also contains characters that SSE and JSON
+ * use as syntax, and must still arrive unchanged.
+ */
 export const LONG_TEXT = Array.from(
   { length: 40 },
   (_, i) => `Zeile ${i}: „größer“ → 数 🙂 data: {"x":"\\n"}\n`,

@@ -389,8 +389,8 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
   });
 });
 
-describe.skipIf(findChromium() === null)('the first run', () => {
-  it('has its steps ticked as they happen', async () => {
+describe.skipIf(findChromium() === null)('the list of first steps', () => {
+  it('marks each step as done when it has happened', async () => {
     await using service = new SeededService();
     await service.start();
     const browser = await openBrowser();

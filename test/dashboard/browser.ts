@@ -80,7 +80,10 @@ export class Visit {
     return visit;
   }
 
-  /** Before a link signs in, the page requests the session. Without one, Chromium logs the answer 401. */
+  /**
+   * Removes the first complaint about a status 401, if there is one: the page requests the session before a link has
+   * signed in, and Chromium logs the refusal.
+   */
   #forgiveSignIn(): void {
     const at = this.complaints.findIndex((complaint) => complaint.includes('status of 401'));
     if (at >= 0) this.complaints.splice(at, 1);
@@ -99,8 +102,9 @@ export class Visit {
   }
 
   /**
-   * Serious and critical findings of axe, which is injected by the debugger, because the page's policy does not apply
-   * to it.
+   * Runs axe in the page. The debugger injects axe, because the page's content security policy does not apply to the
+   * debugger.
+   * @returns the serious and critical findings
    */
   async findSerious(): Promise<string[]> {
     const session = await this.context.newCDPSession(this.page);

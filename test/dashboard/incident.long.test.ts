@@ -33,7 +33,7 @@ interface Said {
   usage?: [input: number, output: number, read: number, written: number];
 }
 
-describe.skipIf(findChromium() === null)('an incident at night', () => {
+describe.skipIf(findChromium() === null)('the dashboard during an incident', () => {
   const service = new SeededService();
   let provider: Server;
   let browser: Browser;

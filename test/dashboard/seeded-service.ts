@@ -15,7 +15,7 @@ export const RUN_ID = 'demo';
 
 export class SeededService {
   readonly dir = mkdtempSync(join(tmpdir(), 'understudy-dashboard-'));
-  /** The provider's next text. */
+  /** Decides the provider's answers. A test may replace it at any time. */
   script: Script = createStory();
   token = '';
   org_id = '';
@@ -48,14 +48,14 @@ export class SeededService {
     this.org_id = (booted as { organizations: { id: string }[] }).organizations[0]!.id;
   }
 
-  /** The port stays the same for a page that is open. */
+  /** Stops the service, and starts it again on the same ports, so that an open page can continue. */
   restart(env: Record<string, string> = {}): Promise<void> {
     const { port } = new URL(this.api);
     const { port: gateway } = new URL(this.gateway);
     return this.#service!.stop().then(() => this.start({ ...env, PORT: port, GW_PORT: gateway }));
   }
 
-  /** The demo's agent works through the gateway. */
+  /** Runs the demo's agent through the gateway, and flushes the captures. */
   async captureRun(run_id = RUN_ID, task = TASK): Promise<void> {
     const workspace = await Workspace.create();
     try {
@@ -66,7 +66,10 @@ export class SeededService {
     }
   }
 
-  /** One exchange of the Messages API, as a client sends it. */
+  /**
+   * Sends a request of the Messages API through the gateway, and flushes the captures.
+   * @param run_id the label; empty: none
+   */
   async capture(run_id: string, body: object, headers: Record<string, string> = {}): Promise<void> {
     const named = run_id === '' ? {} : { 'x-svc-run': run_id };
     const response = await fetch(`${this.gateway}/v1/messages`, {
@@ -97,7 +100,7 @@ export class SeededService {
 
 export const SESSION = 'session-of-a-coding-agent';
 
-/** A session of Claude Code, identified by its headers: its own run, a sub-agent and a side call. */
+/** Captures a session of Claude Code, identified by its headers: its own run, a sub-agent and a side call. */
 export async function captureSession(service: SeededService): Promise<void> {
   const session = { 'x-claude-code-session-id': SESSION };
   const tools = [{ name: 'read', description: 'Reads a file', input_schema: { type: 'object' } }];

@@ -52,7 +52,7 @@ export function readHead(name: string): Record<string, string> {
   return found;
 }
 
-/** The credentials that s3rver knows. */
+/** The access key that s3rver accepts, which is also its secret key. */
 const S3_KEY = 'S3RVER';
 const OWNER_PASSWORD = 'of-the-owner';
 const SERVICE_PASSWORD = 'of-the-service';
@@ -101,7 +101,7 @@ export class ComposeTopology {
     this.#postgres = postgres;
   }
 
-  /** The ports of the services behind a load balancer. */
+  /** The port of each of the product's services that has started, by the service's name. */
   get ports(): ReadonlyMap<string, number> {
     return this.#ports;
   }
@@ -259,7 +259,7 @@ export class ComposeTopology {
   }
 }
 
-/** An upstream that answers as the Messages API does. */
+/** Starts an upstream that answers as the Messages API does. */
 export async function openModel(): Promise<Server> {
   const server = createServer((incoming, outgoing) => {
     incoming.resume().on('end', () => {

@@ -16,7 +16,7 @@ const own = Object.values(services).filter(
   ({ image, command }) => image === 'understudy' && command !== undefined,
 );
 
-it('its services name only variables, secrets, volumes and files that exist', () => {
+it('the services of compose-scale.yaml name only variables, secrets, volumes and files that exist', () => {
   expect(own).toHaveLength(5);
   for (const service of own)
     for (const name of Object.keys(service.environment ?? {}))

@@ -149,7 +149,7 @@ describe('quiet hours', () => {
     expect(isQuiet({ from, to, time_zone }, Date.parse(at))).toBe(is);
   });
 
-  it('know time zones', () => {
+  it('begin and end in the time zone of the rule', () => {
     expect(['Europe/Berlin', 'UTC', 'Europe/Atlantis', ''].map(isTimeZone)).toEqual([
       true,
       true,

@@ -61,7 +61,7 @@ describe('the order of a run', () => {
     expect(idsOf(orderRun(clocked))).toEqual([2, 1]);
   });
 
-  it('ends even if exchanges name each other as predecessors in a circle', () => {
+  it('is found even if exchanges name each other as predecessors in a circle', () => {
     const run = [
       place(1, { follows: 2 }),
       place(2, { follows: 3 }),

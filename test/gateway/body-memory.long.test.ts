@@ -1,9 +1,10 @@
 /**
- * Reuse of the memory of request bodies, and of capture's copies, while some of its bytes may still be in flight. Each
- * word of a body contains its request's number, and the test searches everything that arrives, complete or cut, for
- * other numbers. Upstreams read late, answer before they have read, die, and die on a connection's second request.
- * Clients leave at any time, and the system accepts the gateway's writes late. `npx vitest run
- * test/gateway/body-memory.long.test.ts` with SEED=N does it in another order. Test thread, gateway included.
+ * Reuse of the memory of request bodies, and of capture's copies, while some of its bytes may still be in flight.
+ * Each word of a body contains its request's number, and the test searches everything that arrives, complete or cut,
+ * for other numbers. Upstreams read late, answer before they have read, die, and die on a connection's second
+ * request. Clients leave at any time, and the system accepts the gateway's writes late. `npx vitest run
+ * test/gateway/body-memory.long.test.ts` with SEED=N runs the requests in another order. Test thread, gateway
+ * included.
  */
 import { Socket } from 'node:net';
 import { setImmediate as nextTick } from 'node:timers/promises';

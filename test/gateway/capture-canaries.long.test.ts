@@ -584,7 +584,7 @@ function makeScenes(canaries: Canaries): Scene[] {
   return scenes;
 }
 
-/** A body without compression that does not name its encoding. */
+/** Decompresses a body whose encoding is recognized by its first bytes: gzip, zstd or none. */
 function unpack(body: Buffer): Buffer {
   if (body[0] === 0x1f && body[1] === 0x8b) return unpack(gunzipSync(body));
   return body.length > 4 && body.readUInt32LE(0) === 0xfd2fb528 ? unpack(zstdDecompressSync(body)) : body;

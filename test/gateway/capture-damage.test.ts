@@ -1,7 +1,7 @@
 /**
  * Pages of a live capture database are damaged, before the start and under load. LMDB may answer with an error, an
- * assertion or SIGSEGV: traffic never notices, a damaged file is set aside, and capture continues. SEED=N draws other
- * pages. Test thread; gateway, capture process and load are others.
+ * assertion or SIGSEGV. Traffic is not affected, a damaged file is set aside, and capture continues. SEED=N draws
+ * other pages. The load is on the test thread; the gateway and the capture process are separate processes.
  */
 import {
   closeSync,

@@ -42,7 +42,8 @@ it('every flushed exchange survives three kills under load', async () => {
     const killAfter = 60 + prng.below(150);
 
     const isReached = Promise.withResolvers<void>();
-    // A batch is collected for a while, and a fast machine answers all these before one exchange is captured.
+    // The kill also waits for a flush: a batch is collected for a while, so a fast machine may answer that many calls
+    // before one exchange is captured.
     const isFlushed = Promise.withResolvers<void>();
     const { answered, over, end } = driveRuns(port, `r${round}`, 12, 6, (count) => {
       if (count >= killAfter) isReached.resolve();

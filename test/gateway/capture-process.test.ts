@@ -1,6 +1,7 @@
 /**
- * The capture process of a real gateway is killed, stopped and loses its parent, under load: traffic does not notice,
- * and every exchange is stored once or counted. Test thread; gateway, capture process and load are others.
+ * The capture process of a real gateway is killed, is stopped, and loses its parent under load. Traffic is not
+ * affected, and every exchange is stored once or counted. The load is on the test thread; the gateway and the capture
+ * process are separate processes.
  */
 import { mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';

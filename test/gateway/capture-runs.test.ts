@@ -19,7 +19,7 @@ beforeAll(async () => {
 });
 afterAll(() => upstream.close());
 beforeEach(() => {
-  // Removed after the gateway of the test has ended, which recreates missing files.
+  // Removed after the test's gateway has ended, because the gateway recreates missing files.
   folder = makeFolder();
   db = join(folder, 'capture.mdb');
 });

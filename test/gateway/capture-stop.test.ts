@@ -38,7 +38,7 @@ it.skipIf(!hasPrlimit)(
     child.process.kill('SIGTERM');
     const { code, stderr } = await child.ended;
     expect(code).toBe(0);
-    // The writer may have some of them at that moment.
+    // The writer may have some of these exchanges at that moment.
     const told = stderr.matchAll(
       /"msg":"(\d+) exchanges were not stored before the process ended(?:; the writer has \d+ of them [^:]*)?: Nothing is stored now: the disk is full/g,
     );

@@ -45,7 +45,7 @@ beforeEach(() => {
   return () => rmSync(folder, { recursive: true, force: true });
 });
 
-/** Big enough to go through every buffer on the way. */
+/** A body that is larger than each buffer between the client and the provider. */
 const BIG = Buffer.alloc(700_000, 'big body ');
 const SSE_HEAD = 'HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n';
 const FRAME = chunkBytes(Buffer.from('event: ping\ndata: {"type":"ping"}\n\n'));
@@ -325,8 +325,8 @@ function expectEmpty({ writer }: Stats): void {
   expect(writer).toMatchObject({ queue_depth: 0, queue_bytes: 0 });
 }
 
-describe(`storm, seed ${SEED}`, () => {
-  it('exchanges end in all ways, with room for all', async () => {
+describe(`the counts add up in a storm (seed ${SEED})`, () => {
+  it('if exchanges end in all ways, with room for all', async () => {
     const gateway = await start({ max_capture_bytes: 200_000 });
     const { stats, least, most } = await storm(gateway, createPrng(SEED), { exchanges: 500, at_once: 24 });
     const { attempted, captured, dropped } = stats.exchanges;
@@ -355,7 +355,7 @@ describe(`storm, seed ${SEED}`, () => {
     }
   });
 
-  it('the queue holds 3 exchanges and 40 KB', async () => {
+  it('if the queue holds 3 exchanges and 40 KB', async () => {
     const gateway = await start({ max_queue: 3, max_queue_bytes: 40_000 });
     const { stats } = await storm(gateway, createPrng(SEED + 1), { exchanges: 300, at_once: 24 });
     expectEmpty(stats);
@@ -365,7 +365,7 @@ describe(`storm, seed ${SEED}`, () => {
     expect(await readCaptured(join(folder, 'capture.mdb'))).toHaveLength(stats.exchanges.captured);
   });
 
-  it('writes fail now and then', async () => {
+  it('if writes fail now and then', async () => {
     const gateway = await start({ max_capture_bytes: 200_000 });
     const prng = createPrng(SEED + 2);
     const { stats } = await storm(gateway, prng, {
@@ -383,7 +383,7 @@ describe(`storm, seed ${SEED}`, () => {
     expect(await readCaptured(join(folder, 'capture.mdb'))).toHaveLength(stats.exchanges.captured);
   });
 
-  it('the writer is killed in the middle', async () => {
+  it('if the writer is killed in the middle', async () => {
     const gateway = await start({ max_capture_bytes: 200_000 });
     const { stats } = await storm(gateway, createPrng(SEED + 3), {
       exchanges: 300,
@@ -401,7 +401,7 @@ describe(`storm, seed ${SEED}`, () => {
     expect(await readCaptured(join(folder, 'capture.mdb'))).toHaveLength(stats.exchanges.captured);
   });
 
-  it('the writer’s thread dies twice', async () => {
+  it('if the writer’s thread dies twice', async () => {
     const gateway = await start({ max_capture_bytes: 200_000 });
     const { stats } = await storm(gateway, createPrng(SEED + 4), {
       exchanges: 400,
@@ -426,7 +426,7 @@ describe(`storm, seed ${SEED}`, () => {
   });
 });
 
-it('the provider’s port is closed', async () => {
+it('a request to a provider whose port is closed gets a 502, and is stored', async () => {
   const gateway = await start({ upstream: UNREACHABLE });
   const client = await openRawClient(gateway.port);
   await expects(502, post('/v1/messages', '{}'))(client);

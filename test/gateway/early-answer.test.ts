@@ -1,7 +1,7 @@
 /**
- * Answers that end before the upload does. The gateway has stopped reading because the upstream accepts no more, and
- * then the rest is not needed. The connection must still accept the rest, and serve the next request. Test thread,
- * gateway included.
+ * Answers that end before the upload does. The gateway has stopped reading the upload, because the upstream accepts
+ * no more of it. After the answer, nothing needs the rest of the upload. The connection of the client must still
+ * accept that rest, and then serve the next request. Test thread, gateway included.
  */
 import { setImmediate as nextTick } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
@@ -54,7 +54,7 @@ async function beginUpload(
     const pauseBody = HttpStream.prototype.pauseBody;
     vi.spyOn(HttpStream.prototype, 'pauseBody').mockImplementation(function (this: HttpStream) {
       pauseBody.call(this);
-      // The upload is paused also while the connection is being established, which does not count.
+      // A pause while the connection to the upstream is being established does not count.
       if (upstream.connections.length > 0) resolve();
     });
   });

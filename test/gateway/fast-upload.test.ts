@@ -13,7 +13,7 @@ import { startTestGateway } from '../fixtures/gateway.ts';
 const CLIENT = fileURLToPath(new URL('../fixtures/fast-uploader.ts', import.meta.url));
 const ADDON = fileURLToPath(new URL('../../native/build/sockets.node', import.meta.url));
 const UPLOAD_BYTES = 800_000_000;
-/** Total size of the system's buffers of both connections. */
+/** More bytes than the system's buffers of both connections hold. */
 const TAKEN_MAX = 128_000_000;
 
 it.skipIf(!existsSync(ADDON))(

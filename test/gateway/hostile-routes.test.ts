@@ -205,7 +205,7 @@ const CASES: [string, string, RegExp, string | null][] = [
 ];
 
 describe.runIf(isWatched)('a route with secret headers', () => {
-  it.each(CASES)('%s', async (_name, sent, status, line) => {
+  it.each(CASES)('shows its upstream no more than it should: %s', async (_name, sent, status, line) => {
     const client = await openRawClient(port);
     await client.write(sent);
     const answer = await client.readAnswer();

@@ -1,9 +1,9 @@
 /**
  * A storm of hostile bodies among ordinary traffic, with faults: the capture process killed, the disk full and freed,
- * descriptors exhausted, pages of the database damaged. Every ordinary exchange is stored or counted, no probe waits,
- * memory does not grow, and the stop says what it left. The pauses are the pace of agents and faults; no result depends
- * on them. `STORM_MINUTES` says how long (10), SEED=N draws another. Test thread; the gateway, the provider and the
- * probe are separate processes.
+ * descriptors exhausted, pages of the database damaged. Every ordinary exchange is stored or counted, probes are
+ * answered in time, memory does not grow, and the stop says what it left. The pauses are the pace of agents and
+ * faults; no result depends on them. `STORM_MINUTES` is the length of the storm (default: 10), and SEED=N draws
+ * another storm. Test thread; the gateway, the provider and the probe are separate processes.
  */
 import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -36,13 +36,13 @@ const PAUSES = 1;
 const MEMORY_MB = 800;
 /**
  * A restarted capture process begins with empty memory. So it is killed, and its file damaged, only in the first half
- * of the storm; the second half shows whether its memory is flat. A shorter storm cannot show that.
+ * of the storm; the second half shows whether its memory is flat. A storm shorter than FLAT_FROM_MS cannot show that.
  */
 const CALM_FROM = 0.5;
 const FLAT_FROM_MS = 300_000;
 const SECRET = `sk-ant-api03-${'Zq9'.repeat(30)}AA`;
 
-/** A program of the fixtures, as a separate process. */
+/** Starts a program of the fixtures as a separate process. */
 function startFixture(name: string, argv: string[] = []): ChildProcess {
   const child = spawn(
     process.execPath,

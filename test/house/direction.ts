@@ -57,15 +57,17 @@ type Room =
 
 /** For each room, the other rooms from which its files may import. */
 const MAY_IMPORT: Record<Room, readonly Room[]> = {
-  // Bytes, and the sockets that carry them. The fallback reads the table from which the addon's header is made.
+  // Native code for bytes and sockets, and its fallback in TypeScript. The fallback reads the table of key shapes,
+  // from which a header of the addon is generated.
   native: ['key shapes'],
   std: [],
   limits: [],
   errors: [],
   config: ['std', 'limits', 'domain'],
   log: ['std'],
-  // Which parts of a text may be stored. The table of keys and the search for their beginnings import nothing else.
+  // The table of key shapes, and the search for the beginnings of keys.
   'key shapes': [],
+  // Which parts of a text may be stored.
   redaction: ['native', 'key shapes', 'std'],
   domain: ['native', 'redaction', 'std', 'limits', 'errors'],
   contract: ['std', 'limits', 'errors', 'domain'],
@@ -95,13 +97,13 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
   client: ['std'],
   // Labels an agent's requests. It is loaded into the agent's process, so it may import nothing of the service.
   label: [],
-  // The API as tools of an agent: at the API's own address, and as a command that calls it remotely. Then the
-  // integrations with frameworks.
+  // The integrations with agent frameworks.
   integrations: ['std', 'client'],
+  // The API as tools of an agent: at the API's own address, and as a command that calls it remotely.
   mcp: ['limits', 'domain', 'contract', 'client'],
   // OpenTelemetry's protocol, incoming and outgoing.
   otel: ['std', 'domain', 'providers'],
-  // Lists as files.
+  // Writes lists as CSV and Parquet files.
   export: [],
   // The commands that an agent's client calls at each event, as separate processes.
   hooks: ['std', 'client'],
@@ -129,7 +131,7 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
   // A journal throws an error of the runtime if its store is unreachable.
   storage: ['native', 'redaction', 'key shapes', 'std', 'limits', 'domain', 'lmdb', 'accounts', 'runtime'],
   // Interchangeable stores. Code that uses tables and journals imports only their interfaces. Only code that opens a
-  // store imports these.
+  // store imports `lmdb` or `postgres`.
   lmdb: ['std', 'domain', 'storage'],
   postgres: ['std', 'storage'],
   // Interfaces that the parts of the product need from a store.
@@ -259,7 +261,7 @@ const MAY_IMPORT_TYPES: Partial<Record<Room, readonly Room[]>> = {
   alerts: ['ports'],
   captures: [],
   teaching: [],
-  // A place outside the machine from which several gateways get a student.
+  // The interface of a bucket, from which several gateways get the same student.
   'student directory': ['storage'],
   // Storage implements the runtime's interface of a journal.
   lmdb: ['runtime', 'ports'],
@@ -316,7 +318,7 @@ const PACKAGE_ROOMS: Readonly<Record<string, readonly Room[]>> = {
 const KEY_SHAPE_FILES = new Set(
   ['escapes', 'key-beginnings', 'key-shapes'].map((name) => `src/redaction/${name}.ts`),
 );
-/** An agent's process has no configuration of the service. */
+/** Files that may read process.env themselves, because an agent's process does not load src/config.ts. */
 const AGENT_ENVIRONMENTS = new Set([
   'src/client/environment.ts',
   'src/client/edge/environment.ts',
@@ -397,7 +399,7 @@ export function findViolations(files: ReadonlyMap<string, string>): string[] {
   for (const [file, source] of files) {
     const room = roomOf(file);
     if (room === undefined) {
-      violations.push(`${file}: no room of the house is called that`);
+      violations.push(`${file}: no room of the tree has this name`);
       continue;
     }
     const { imports, reads_env, has_header } = readModule(source, file);

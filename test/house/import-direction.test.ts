@@ -143,12 +143,12 @@ describe('the check of the import direction', () => {
     [
       'a folder without a place',
       { 'src/utils/a.ts': '' },
-      'src/utils/a.ts: no room of the house is called that',
+      'src/utils/a.ts: no room of the tree has this name',
     ],
     [
       'a file without a place',
       { 'src/helpers.ts': '' },
-      'src/helpers.ts: no room of the house is called that',
+      'src/helpers.ts: no room of the tree has this name',
     ],
     ...[
       'process.env.HOME',

@@ -41,7 +41,7 @@ const WORDS: Readonly<Record<Thread | 'any' | 'other' | 'outside', RegExp>> = {
 
 /**
  * @param files every source file of src, actors and native by its name relative to the repository
- * @returns what is wrong, one line each; empty for a tree in order
+ * @returns what is wrong, one line each; empty if nothing is wrong
  */
 export function findThreadViolations(files: ReadonlyMap<string, string>): string[] {
   const imports = new Map<string, string[]>();

@@ -337,7 +337,8 @@ for (const [form, act] of Object.entries(forms)) {
   } catch (error) {
     outcome = { error: describe(error) };
   }
-  // Started in turn, so that the server's records can be matched.
+  // Each form begins only after the line of the previous one was written, so that the server's records can be
+  // matched.
   await new Promise((resolve) => process.stdout.write(`${JSON.stringify({ form, ...outcome })}\n`, resolve));
 }
 process.exit(0);

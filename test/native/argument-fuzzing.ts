@@ -111,7 +111,7 @@ const makers: (() => unknown)[] = [
 const lexicon = new Uint32Array(1 + 2 * 16);
 lexicon[0] = 15;
 
-/** Valid arguments, some of which are replaced. */
+/** Makes valid arguments for each function. Before a call, some of them are replaced by other values. */
 const fitting: Record<string, () => unknown[]> = {
   findSuspects: () => [makeArray(Uint8Array, 100), 0, 100, new Float64Array(9)],
   findAnyNeedle: () => [makeArray(Uint8Array, 100), 0, 100, makeArray(Uint8Array)],

@@ -1,6 +1,6 @@
 /**
  * `npm run check:native`: every addon of `native/compile.mjs` must compile without a warning, with each compiler that
- * this machine has. The programs that use the headers without Node (the fuzzers, the race) must compile too. For
+ * this machine has. The programs that use the headers without Node (the fuzzers and the races) must compile too. For
  * developers: a user's install compiles without these flags, because a newer compiler may have new warnings. Own
  * process; exits with 1 if there is a warning.
  */

@@ -37,8 +37,8 @@ def takes_laxly(case):
     return jsonschema_rs.validator_for(whole).is_valid(case.body)
 
 
-# The service ignores unknown parameters in the query. Schemathesis knows that for most cases, but not for one
-# whose path is that of a resource made before.
+# The service ignores unknown parameters in the query. Schemathesis knows that for most cases, but not for a case
+# whose path names a resource that an earlier case created.
 UNKNOWN = "x-schemathesis-unknown-property"
 
 
@@ -62,7 +62,8 @@ def invalid_data_rejection(ctx, response, case):
 
 
 REAL = {"task_profile": "coding", "email": "ann@acme.org", "time_zone": "Europe/Berlin", "query": "is:bad", "of_query": ""}
-# The requirements of each kind of destination. An id would name a destination of the alert.
+# The requirements of each kind of destination. There is no `id`, because an id would have to name an existing
+# destination of the alert.
 DESTINATIONS = {"email": {"to": ["ann@acme.org"]}, "slack": {"url": "https://acme.org/hook"}}
 DESTINATIONS["webhook"] = {**DESTINATIONS["slack"], "secret": "a secret that is long enough to sign with"}
 # A change of marks has at least one field.

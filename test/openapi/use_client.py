@@ -5,7 +5,7 @@ import sys
 
 folder, url, key = sys.argv[1:]
 sys.path.insert(0, folder)
-# Every module of it loads.
+# Loads every module of the generated client.
 for path in pathlib.Path(folder, "own").rglob("*.py"):
     importlib.import_module(".".join(path.relative_to(folder).with_suffix("").parts).removesuffix(".__init__"))
 

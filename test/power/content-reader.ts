@@ -17,13 +17,13 @@ import { onDamagedValue, SEALING } from '../../src/storage/lmdb/sealed-table.ts'
 import { databasePaths, tryStores } from '../../src/storage/lmdb/stores.ts';
 
 export interface Content {
-  /** The values that were read, by their place. */
+  /** A digest of each value that was read, by its place. */
   read: Record<string, string>;
   /** Errors, by place. */
   told: Record<string, string>;
 }
 
-/** Damage in the folder that is being read. */
+/** What was read so far from the current folder, and the damage that was found. */
 let content: Content = { read: {}, told: {} };
 onDamagedValue((path, table) => {
   content.told[`${path} ${table}`] = 'a damaged value';

@@ -42,7 +42,7 @@ interface Write {
   bytes: Buffer;
 }
 
-/** A file with all its names. */
+/** What happened to one file, under any of its names. */
 interface DiskFile {
   writes: Write[];
   /** The lengths to which the file was truncated, with the steps. */

@@ -3,10 +3,13 @@
 //
 //   LD_PRELOAD=recorder.so POWER_FOLDER=/tmp/data POWER_RECORD=/tmp/record node …
 //
-// A record is appended with one write, so that all threads and processes share one order: u32 length of what follows,
-//   u8 operation, u8 flags, u16 length of the path, u64 inode, u64 offset or number, path, bytes An operation is
-//   recorded after it was done and before its caller continues. A sync is recorded twice: at its beginning and at its
-//   end. Writes that were recorded before the beginning are on the disk at the end.
+// A record is appended with one write, so that the records of all threads and processes have one order. Its parts are:
+//
+//   u32 length of what follows, u8 operation, u8 flags, u16 length of the path, u64 inode, u64 offset or number, path,
+//   bytes
+//
+// An operation is recorded after it was done and before its caller continues. A sync is recorded twice: at its
+// beginning and at its end. Writes that were recorded before the beginning are on the disk at the end.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -25,7 +28,7 @@
 
 enum { MAX_FD = 65536, MAX_PATH = 4096 };
 
-// Operations, as recording.ts has them.
+// The numbers of the operations, which record.ts repeats.
 enum { OPENED = 1, WRITTEN, TRUNCATED, RENAMED, UNLINKED, LINKED, FOLDER_MADE, FOLDER_REMOVED, SYNC_BEGUN, SYNC_ENDED };
 // Flags.
 enum { IS_SYNCED = 1, IS_FOLDER = 2 };

@@ -1,4 +1,7 @@
-/** Reads the recorded provider traffic for the decoder tests. It is not part of the repository; without it its tests are skipped. */
+/**
+ * Reads the recorded provider traffic for the decoder tests. The traffic is not part of the repository. If it is
+ * missing, the tests that need it are skipped.
+ */
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 import { classifyRequest, type RequestClass } from '../../src/providers/classify.ts';

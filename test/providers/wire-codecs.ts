@@ -28,7 +28,9 @@ export interface Counts {
   written: number;
 }
 
-/** A conversation: the user's text, an answer, the results of its calls, and so on. */
+/**
+ * The conversation of a request: the system prompt, the user's text, and at most one earlier answer with its results.
+ */
 export interface Asked {
   system: string;
   user: string;
@@ -525,7 +527,7 @@ const converse: Codec = {
   },
 };
 
-/** InvokeModel: bodies of another wire format. */
+/** Bedrock's InvokeModel, whose bodies are those of another wire format (`inner`). */
 function invoke(inner: Codec): Codec {
   return {
     ...inner,
@@ -574,7 +576,7 @@ const completion: Codec = {
     ),
 };
 
-/** Every wire format has a codec: a new one without a codec does not compile. */
+/** The codecs of each wire format, by name. The type makes a wire format without an entry an error of the compiler. */
 export const CODECS: Record<ApiShape, Record<string, Codec>> = {
   messages: { Anthropic: messages },
   chat_completions: {

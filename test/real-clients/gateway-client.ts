@@ -17,7 +17,7 @@ interface GatewayClient {
   ask(home: ClientHome, prompt: string, gateway: string): Promise<Session>;
   /** The request header with the id of the client's session; null: the client sends no such header. */
   session_header: string | null;
-  /** Whether its runs can be proven complete without numbers. */
+  /** Whether the client's runs can be proven complete without the numbers of labels. */
   is_provable: boolean;
 }
 

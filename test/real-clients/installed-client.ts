@@ -1,8 +1,8 @@
 /**
- * Agents' clients as their makers publish them, for tests that drive them: installed from npm by the lock file in the
- * folder of that name, into `node_modules/.clients`, once for each version. They have hundreds of megabytes, so they
- * are not development dependencies. If a client cannot be installed, `entry` is null, and its tests are skipped by
- * name.
+ * Installs agents' clients as their makers publish them, for tests that run them. npm installs each client by the
+ * lock file in the folder of its name, into `node_modules/.clients`, once for each version. They have hundreds of
+ * megabytes, so they are not development dependencies. If a client cannot be installed, `entry` is null, and the
+ * tests of the client are skipped.
  */
 import { execFile } from 'node:child_process';
 import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
@@ -24,7 +24,7 @@ const IMPATIENCE = ['--fetch-timeout=60000', '--fetch-retries=1'];
  */
 const INSTALL_MS = 120_000;
 
-/** Timeout of the first start. The file has 380 MB, and the machine may be busy. */
+/** Timeout of the first start. A program may have 380 MB, and the machine may be busy. */
 const FIRST_START_MS = 120_000;
 
 /** The file that starts each client: for the SDK the imported module, for opencode a program that needs no Node. */
@@ -97,7 +97,8 @@ async function install(folder: ClientFolder, name: string): Promise<string> {
 
 /** Starts the client, so that a missing binary, or a binary for another machine, is detected before the tests run. */
 async function expectStart(folder: ClientFolder, entry: string, version: string): Promise<void> {
-  // The SDK starts its own client, which is beside it; in the oldest version that is a file for Node.
+  // The Agent SDK is no program: it starts the client in its package. In the oldest version, that client is a file
+  // for Node.
   if (folder === 'claude-agent-sdk-oldest') entry = join(dirname(entry), 'cli.js');
   const words = folder === 'claude-agent-sdk' || folder === 'opencode' ? [] : [entry];
   const program =

@@ -23,7 +23,7 @@ export interface KnownClient {
   installed: InstalledClient;
   /** The path of the settings that contain the hooks. */
   settings(home: ClientPlace): string;
-  /** A call of its shell, in a script of the provider. */
+  /** A call of the client's shell tool, for a script of the provider. */
   shell(command: string): ScriptedToolCall;
   /** A call of an MCP server's tool. */
   mcpTool(server: string, tool: string, input: Record<string, unknown>): ScriptedToolCall;

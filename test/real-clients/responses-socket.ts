@@ -21,7 +21,7 @@ export interface ResponsesSocket {
 export async function startResponsesSocket(provider: string): Promise<ResponsesSocket> {
   const asked: Record<string, unknown>[] = [];
   const paths: string[] = [];
-  /** Input and answer by the answer's id, which a provider keeps for each connection. */
+  /** For the id of each answer, the conversation up to that answer. A real provider keeps it for each connection. */
   const kept = new Map<string, unknown[]>();
   const http = createServer((request, response) => {
     paths.push(request.url!);

@@ -9,8 +9,12 @@ const { key, vectors_id, lasting, state, at } = workerData as {
   key: string;
   vectors_id: string;
   lasting: Float32Array[];
-  /** [whether to end; by reader: searches, and those that missed their vector] */
+  /**
+   * Element 0 is 1 when the readers must end. Then come two numbers for each reader: its searches, and how many of
+   * them missed their vector.
+   */
   state: Int32Array;
+  /** Number of this reader, from 0. */
   at: number;
 };
 const reader = new SharedIndexes(key, vectors_id);

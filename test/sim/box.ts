@@ -16,8 +16,8 @@ import type { Witness } from './witness.ts';
 import type { World } from './world.ts';
 
 /**
- * Number of hosts on actor threads and on server threads. If there are hosts on server threads, ledgers live on them
- * and mirrors do not.
+ * Number of hosts on actor threads and on server threads. If there are hosts on server threads, they run ledgers and
+ * no mirrors.
  */
 export interface Layout {
   actors: number;
@@ -92,7 +92,7 @@ interface ClientLife {
   pending: Map<string, number>;
 }
 
-/** Places actors as the product does: movable actors live on server threads, if there are any. */
+/** Places actors as the product does: movable actors run on server threads, if there are any. */
 function placeKinds({ actors, servers }: Layout, isMoving: boolean): Placement {
   const placement = {
     hosts: actors,
@@ -348,7 +348,7 @@ export class Box {
     client.attach(host.index, outer);
   }
 
-  /** A host and the client of the same thread: the link of one dies with that of the other. */
+  /** Links a host with the client on the same thread. The link is closed when the host crashes. */
   #linkWithin(host: HostLife, name: string, client: ActorClient): void {
     const [inner, outer] = createLocalLink();
     const send = inner.send.bind(inner);

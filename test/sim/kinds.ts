@@ -25,7 +25,9 @@ interface Caused extends Numbered {
 
 type LedgerProtocol = {
   add: { request: Numbered & { publish: boolean; mirror: string | null }; reply: { op: string } };
-  /** `add` sends this to its own actor. It sends another tell to the mirror, and persists nothing. */
+  /**
+   * `add` sends `remark` to its own actor. The handler of `remark` sends a tell to the mirror, and persists nothing.
+   */
   remark: { request: Caused & { mirror: string }; reply: null };
   /** Persists and starts io. When the io returns, it persists again and answers. */
   add_and_confirm: { request: Numbered; reply: { op: string } };

@@ -71,7 +71,7 @@ export class SimLink implements Link {
     this.onClose();
   }
 
-  /** The thread of this end has died; some of the frames that it sent may not arrive. */
+  /** Ends the link because the thread of this end has crashed. Some of the frames that it sent may not arrive. */
   sever(): void {
     if (this.#dead) return;
     this.#dead = true;
@@ -79,7 +79,8 @@ export class SimLink implements Link {
     if (this.#closed || peer.#closed) return;
     this.#closed = true;
     const { prng } = this.#world;
-    // Between now and the last arrival: later frames find the other end closed.
+    // The other end closes after the last frame has arrived, or at a random moment before. Frames that arrive after
+    // that moment are lost.
     const atMs = prng.chance(0.5)
       ? this.#nextArrival()
       : this.#world.between(this.#world.nowMs, this.#nextArrival());

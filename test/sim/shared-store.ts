@@ -1,8 +1,8 @@
 /**
- * A store that the simulated boxes share, and each thread's way to it. The store gives each actor one owner at a time.
- * Requests and answers take time and overtake each other. A connection may break before or after its commit happened.
- * The commit may even happen after the thread was told that the outcome is unknown. Boxes learn late that they have
- * lost an actor.
+ * A store that the simulated boxes share, and each thread's connection to it. The store gives each actor one owner at
+ * a time. Requests and answers take time and overtake each other. A connection may break before or after its commit
+ * happened. The commit may even happen after the thread was told that the outcome is unknown. Boxes learn late that
+ * they have lost an actor.
  */
 
 import { describeError } from '../../src/runtime/error.ts';
@@ -87,7 +87,7 @@ export class SharedStore {
     }
   }
 
-  /** All threads of the box learn together that the actor has an owner with this term. */
+  /** Tells all threads of the box at once, after a delay, that the actor has an owner with this term. */
   #announce(box: number, to: ActorAddress, term: number): void {
     const { prng } = this.world;
     this.world.after(prng.chance(0.3) ? this.world.between(2, 60) : this.world.between(0.1, 2), () => {
@@ -97,7 +97,10 @@ export class SharedStore {
     });
   }
 
-  /** @returns the actors of which nothing was stored, because their terms are over */
+  /**
+   * Stores the writes of the actors whose terms are current.
+   * @returns the actors of which nothing was stored, because their terms are over
+   */
   store(writes: readonly JournalWrite[], terms: ReadonlyMap<string, number>): ActorAddress[] {
     const lost = new Map<string, ActorAddress>();
     for (const { kind, key } of writes) {
@@ -118,7 +121,7 @@ export class SharedStore {
   }
 }
 
-/** One thread's way to the store. */
+/** One thread's connection to the store. */
 export class SharedJournal implements SimStore {
   onLost: SimStore['onLost'];
   readonly #store: SharedStore;

@@ -28,8 +28,8 @@ export interface SimulationOptions {
   journal_fault?: JournalFault;
   link_fault?: LinkFault;
   /**
-   * Whether actors live on the host that is first asked for them, and move; they share one disk. Default: with every
-   * other seed.
+   * Whether an actor runs on the host that is first asked for it, and can move. All hosts then share one disk.
+   * Default: with every other seed.
    */
   moving?: boolean;
   /** Number of threads of each kind. Default: it varies with the seed. */
@@ -143,7 +143,7 @@ class Simulation {
     );
     const disk: MemoryDisk = new Map();
     this.#disks = this.#boxes[0]!.hosts.map(() => (moving ? disk : new Map()));
-    // Some runs have a failing disk, most do not.
+    // In some simulations, some commits or loads fail.
     if (this.#world.prng.chance(0.4)) this.#trouble.commit_failure = this.#world.between(0, 0.15);
     if (this.#world.prng.chance(0.3)) this.#trouble.load_failure = this.#world.between(0, 0.1);
   }
@@ -194,7 +194,7 @@ class Simulation {
 
   // ---- the end ----
 
-  /** No further faults: accepted work must finish, and acknowledged work must be stored. */
+  /** Ends the simulation without further faults. Accepted work must finish, and acknowledged work must be stored. */
   async #end(): Promise<void> {
     this.#world.note('the end begins');
     this.#trouble.commit_failure = 0;

@@ -101,7 +101,7 @@ export class Witness {
     return number;
   }
 
-  /** An actor handles a message. */
+  /** An actor handles a message: checks that it is new, and in order among the messages of its sender. */
   seeHandled(self: string, message: { id: string; from: string; n: number }): void {
     this.handled++;
     this.#world.note(`${self} handles ${message.id}`);
@@ -113,7 +113,7 @@ export class Witness {
     this.#lastNumber.set(pair, message.n);
   }
 
-  /** Writes have reached the disk. */
+  /** Writes have reached the disk: checks that each event is the next one of its ledger, new and not refused. */
   seeDurable(writes: readonly JournalWrite[]): void {
     for (const write of writes) {
       if (write.type !== 'event') continue;
@@ -135,7 +135,10 @@ export class Witness {
     this.#impossible.add(op);
   }
 
-  /** A store with owners gives a ledger to a thread, with all operations so far. */
+  /**
+   * A store with owners gives a ledger to a thread, with all operations so far.
+   * @returns a function to call when the thread has received them
+   */
   seeTaken({ life }: Thread, key: string, term: number): () => void {
     const count = this.historyOf(key).length;
     return () => void this.#read.set(`${life}/${key}`, { term, count });
@@ -160,7 +163,7 @@ export class Witness {
     return this.#acknowledged[box] ?? 0;
   }
 
-  /** A message leaves an actor, or has arrived from one. */
+  /** A message leaves an actor, or has arrived from one: checks that everything that it reveals is durable. */
   seeRevealed(where: string, what: unknown): void {
     if (typeof what !== 'object' || what === null) return;
     const { op, key, count, last } = what as Revealing;
@@ -173,7 +176,7 @@ export class Witness {
     }
   }
 
-  /** A thread sends a frame. */
+  /** A thread sends a frame: checks what the frame reveals. */
   seeSent(where: string, frame: Frame): void {
     if (frame.type === 'reply') this.seeRevealed(where, frame.value);
     else if (frame.type === 'publish') this.seeRevealed(where, frame.payload);
@@ -183,14 +186,17 @@ export class Witness {
     }
   }
 
-  /** A ledger handles a read. */
+  /** A ledger handles a read: checks that its state is of the last term that its box knows, or of a later one. */
   seeRead({ box, life }: Thread, key: string): void {
     const { term = 0 } = this.#read.get(`${life}/${key}`) ?? {};
     const known = this.#known.get(`${box}/${key}`) ?? 0;
     if (term < known) this.#world.violate(`${key} is read in term ${term}, its box knows ${known}`);
   }
 
-  /** An asker gets the outcome of its message. */
+  /**
+   * An asker gets the outcome of its message: an answer may reveal only durable operations, and a refused operation
+   * must not be durable.
+   */
   seeSettled(box: number, op: string, code: string | null, value: unknown): void {
     if (code === null) {
       this.acknowledged++;
@@ -202,7 +208,10 @@ export class Witness {
     }
   }
 
-  /** An actor's state is loaded, and its first message is still to come. */
+  /**
+   * An actor's state is loaded, and its first message is still to come: checks that the state has all operations, and
+   * that a restart is not too early.
+   */
   seeActivated({ box, life }: Thread, kind: string, key: string, ops: readonly string[] | null): void {
     const actor = this.#actorAt(box, kind, key);
     const { nowMs } = this.#world;
@@ -223,7 +232,7 @@ export class Witness {
     if (!agrees) this.#world.violate(`${kind}/${key} starts from ${ops.length} operations of ${count}`);
   }
 
-  /** A host reports a failure. */
+  /** A host reports a failure: checks whether it may restart or stop the actor after so many failures. */
   seeReport(box: number, { kind, key, during, error, outcome }: HostReport): void {
     this.#world.note(`${kind}/${key} fails in ${during}: ${outcome}`);
     if (error.includes(AWAY)) this.#world.violate(`${kind}/${key} fails because ${AWAY}`);
@@ -252,7 +261,7 @@ export class Witness {
     }
   }
 
-  /** A thread with these actors died; after its restart, earlier failures do not count. */
+  /** A thread crashed: forgets the failures of the actors that it ran, because its restart does not count them. */
   forgetActors(box: number, isThere: (kind: string, key: string) => boolean): void {
     for (const address of [...this.#actors.keys()]) {
       const [of = '', kind = '', key = ''] = address.split('/');

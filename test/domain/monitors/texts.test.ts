@@ -147,7 +147,7 @@ describe('words', () => {
     );
   });
 
-  it('are kept in a set once and in ascending order, the smallest ones only, until `begin`', () => {
+  it('are kept in a set in ascending order, each once and only the 40 smallest, until `begin`', () => {
     const set = new WordSet(40);
     fc.assert(
       fc.property(fc.array(fc.integer({ min: 1, max: 0xffff }), { maxLength: 300 }), (hashes) => {

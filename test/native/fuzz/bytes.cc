@@ -1,6 +1,6 @@
 /**
- * Fuzzes the functions of native/bytes with any bytes (libFuzzer; run.mjs). Each search must give the same result with
- * all widths of instructions, and the result of a search byte by byte.
+ * Fuzzes the functions of native/bytes with any bytes (libFuzzer; run.mjs). Each search must give the same result
+ * with all widths of instructions, and this result must equal that of a search byte by byte.
  */
 #include <cstddef>
 #include <cstdint>
@@ -75,7 +75,7 @@ int64_t FindBase64Plainly(const Bytes& bytes, size_t from, size_t to, size_t cha
   return -1;
 }
 
-/** The results in which all levels must agree. */
+/** The results that must be equal with all widths of instructions. */
 struct Answers {
   std::vector<size_t> suspects;
   int64_t needle;

@@ -25,7 +25,7 @@ const WAYS = [
 ];
 /** Maximum length of an input. Longer inputs do not find more in the same time. */
 const INPUT_BYTES = 4_096;
-/** An input is a finding if it takes longer than this, or more memory. */
+/** An input is a finding if it takes longer than INPUT_SECONDS, or more memory than MEMORY_MB. */
 const INPUT_SECONDS = 10;
 const MEMORY_MB = 1_024;
 const ERROR_CHARACTERS = 20_000;

@@ -1,7 +1,8 @@
 /**
- * Writes a graph to a file again and again while the graph's own thread removes and searches points, as native/graph.cc
- * does, but without Node. For ThreadSanitizer, which reports memory that two threads use at once. With the argument
- * "careless" the writer reads the marks themselves instead of a copy, and ThreadSanitizer must report that.
+ * Writes a graph to a file again and again while the graph's own thread removes and searches points, as
+ * native/graph.cc does, but without Node. For ThreadSanitizer, which reports memory that two threads use at once.
+ * With the argument "careless" the writer reads the marks of removed points themselves instead of a copy, and
+ * ThreadSanitizer must report that.
  */
 #include <cstdio>
 #include <cstring>

@@ -99,7 +99,7 @@ function findRace(compiler, name) {
   const given = ['-std=c++17', '-O1', '-g', '-fsanitize=thread', ...includes, join(here, `${name}.cc`)];
   const compiled = spawnSync(compiler.compiler, [...given, '-o', program], { encoding: 'utf8' });
   if (compiled.status !== 0) return compiled.stderr;
-  // The library takes locks of one thread in any order.
+  // hnswlib lets one thread take several locks in any order, which would be reported as a possible deadlock.
   const env = { ...process.env, TSAN_OPTIONS: 'detect_deadlocks=0:halt_on_error=1' };
   const races = (...argument) => spawnSync(program, argument, { env, encoding: 'utf8' });
   const careless = races('careless').stderr;

@@ -114,7 +114,7 @@ class Writer {
     return blocks_[place >> kBlockBits].get() + (place & ((1 << kBlockBits) - 1)) * index_->stride();
   }
 
-  /** All exponents are zero. */
+  /** Writes a vector as a packed row in which all exponents are zero. */
   static void WriteRow(const Vector& vector, uint8_t* row) {
     std::memset(row, 0, CountPacked(kDimensions));
     for (size_t at = 0; at < kDimensions; at++) {

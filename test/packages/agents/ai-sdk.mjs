@@ -1,4 +1,4 @@
-/** An agent of the AI SDK 5, 6 or 7 (trial.mjs). */
+/** An agent of the AI SDK 5, 6 or 7, which trial.mjs runs. */
 import { createOpenAI } from '@ai-sdk/openai';
 import { understudyMiddleware, understudyTelemetry } from '@understudy-gateway/ai-sdk';
 import * as ai from 'ai';

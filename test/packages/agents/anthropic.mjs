@@ -1,4 +1,7 @@
-/** An agent of the Anthropic SDK with the usual loop. For versions without middleware a `fetch` is used (trial.mjs). */
+/**
+ * An agent of the Anthropic SDK with the usual loop, which trial.mjs runs. WAY=fetch selects `understudyFetch`, for
+ * versions of the SDK without middleware.
+ */
 import Anthropic from '@anthropic-ai/sdk';
 import { understudyFetch, understudyMiddleware } from '@understudy-gateway/anthropic';
 import { isWatched, search, tryAll, untilAbort, url } from './trial.mjs';

@@ -1,4 +1,4 @@
-/** An agent of LangChain 0.3 (LangGraph's prebuilt one) or 1 (`createAgent`) (trial.mjs). */
+/** An agent of LangChain 0.3 (LangGraph's prebuilt agent) or 1 (`createAgent`), which trial.mjs runs. */
 import { tool } from '@langchain/core/tools';
 import { ChatOpenAI } from '@langchain/openai';
 import { UnderstudyHandler } from '@understudy-gateway/langchain';
@@ -19,7 +19,7 @@ const isNew = 'createAgent' in langchain;
 
 async function makeAgent(tools) {
   if (!isNew) {
-    // The main module passes callbacks down to agents in tools.
+    // The main module of LangGraph must be loaded, because it passes callbacks on to agents within tools.
     await import('@langchain/langgraph');
     const { createReactAgent } = await import('@langchain/langgraph/prebuilt');
     return createReactAgent({ llm: model(), tools });

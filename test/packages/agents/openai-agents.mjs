@@ -1,4 +1,4 @@
-/** An agent of the OpenAI Agents SDK (trial.mjs). */
+/** An agent of the OpenAI Agents SDK, which trial.mjs runs. */
 import { Agent, OpenAIProvider, Runner, setTracingDisabled, tool } from '@openai/agents';
 import { watchRunner } from '@understudy-gateway/openai-agents';
 import OpenAI from 'openai';

@@ -7,7 +7,7 @@ import { Understudy } from '@understudy-gateway/client';
 export const url = process.env.PROVIDER_URL;
 export const isWatched = process.env.SVC_BASE_URL !== undefined;
 
-/** Name, message and status of an error. Its class is the SDK's. */
+/** Makes an error comparable: its class, name, message and status. */
 function tellError(thrown) {
   const { name, message, status, statusCode } = thrown;
   return { kind: thrown.constructor.name, name, message, status, statusCode };
@@ -26,7 +26,7 @@ export async function tryAll(ways) {
   const understudy = isWatched ? new Understudy({ apiKey: 'k', onWarning: console.error }) : null;
   const outcomes = {};
   for (const [runId, way] of Object.entries(ways)) {
-    // Resources that this version of the SDK does not close by itself.
+    // Skips this run if the version of the SDK does not close the run's resources by itself.
     if (process.env.LEFT_OUT === runId) continue;
     outcomes[runId] = await settle(async () => {
       const begun = await (understudy === null
@@ -46,7 +46,10 @@ export function search({ query }) {
   return `found ${query}`;
 }
 
-/** The text of a stream until its abort. How many more pieces had been read depends on how the bytes arrived. */
+/**
+ * Cuts a stream's text after `two`, where the agent aborts the stream. How much more it has read depends on how the
+ * bytes arrived.
+ */
 export function untilAbort(text) {
   return text.slice(0, text.indexOf('two') + 'two'.length);
 }

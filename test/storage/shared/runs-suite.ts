@@ -187,7 +187,7 @@ export function describeRuns(name: string, prepare: () => Promise<RunsDatabase>)
       const phases: RowPhase[] = [
         all,
         { removals: [removal('b', 'd')], rows: [row('rows:t', 'c', 'new'), row('rows:t', 'e', null)] },
-        // c, then d, without the limit.
+        // Of c and d, the limit of 1 removes only c.
         { removals: [removal('b', 'z', 1)], rows: [row('rows:t', 'f', 'last')] },
       ];
       await a.commit(1, [write('run', term, { phases })]);
