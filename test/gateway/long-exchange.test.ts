@@ -1,7 +1,7 @@
 /**
- * Exchanges that take longer than the server's keep-alive interval, whose sweep prevents the parser's 10-second limit:
- * they continue, and their connection serves later requests. The test triggers the sweep. Test thread, gateway
- * included.
+ * Exchanges that take longer than 10 seconds, after which the parser would close a silent connection. The server's
+ * sweep restarts that timeout, so the exchanges continue and their connection serves later requests. The test
+ * triggers the sweep. Test thread, gateway included.
  */
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { startTestGateway, type TestGateway } from '../fixtures/gateway.ts';
@@ -9,7 +9,7 @@ import { openRawClient } from '../fixtures/raw-client.ts';
 import { messageBytes } from '../fixtures/raw-message.ts';
 import { type RawUpstream, startRawUpstream } from '../fixtures/raw-upstream.ts';
 
-/** More than one sweep. */
+/** Longer than the time between two sweeps. */
 const A_WHILE_MS = 9_000;
 
 const OK = messageBytes('HTTP/1.1 200 OK', [], Buffer.from('ok'));

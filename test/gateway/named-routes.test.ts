@@ -99,7 +99,7 @@ async function send(path: string, headers: Record<string, string> = {}): Promise
 }
 
 describe('a prefix', () => {
-  it('leads to its base: whole segments, the longest first; other paths go to the default', async () => {
+  it('leads to its base if whole segments match, the longest prefix first; other paths go to the default', async () => {
     for (const [path, target] of [
       ['/local/v1/chat/completions?a=b', '/inner/v1/chat/completions?a=b'],
       ['/local', '/inner/'],
@@ -114,7 +114,7 @@ describe('a prefix', () => {
     }
   });
 
-  it('accepts only a proper region', async () => {
+  it('accepts only a valid region', async () => {
     for (const region of ['', 'EU', 'a..b', 'evil.example', '%2e', '-x', `a-${'b'.repeat(100)}`]) {
       const answer = await fetch(`${url}/cloud/${region}/v1/messages`, { method: 'POST', body: '{}' });
       expect(answer.status, region).toBe(400);

@@ -26,7 +26,7 @@ import {
 let upstream: RawUpstream;
 /** The text of the upstream's answers. `status`: their status line. */
 let says = '';
-/** The whole body of the upstream's answers. null: an answer with the text above. */
+/** The whole body of the upstream's answers. null: an answer with the text `says`. */
 let saysRaw: string | null = null;
 let status = '200 OK';
 beforeAll(async () => {
@@ -194,7 +194,7 @@ describe('an audited step', () => {
 });
 
 describe('an upstream that changes silently', () => {
-  it('gets that kind of answer suspended, also after a restart, until a later student is published', {
+  it('causes the suspension of the kind of answer, also after a restart, until a later student is published', {
     tags: 'long',
   }, async () => {
     await start();

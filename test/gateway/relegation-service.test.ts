@@ -166,7 +166,7 @@ async function converse(first: (response: ServerResponse) => void): Promise<unkn
   return JSON.parse(text) as unknown[];
 }
 
-describe('a service that speaks the Messages API', () => {
+describe('a service that uses the Messages API', () => {
   it('is asked for covered steps under its own model name, and answers under the client’s', async () => {
     await open('messages');
     const messages = await converse(
@@ -358,7 +358,7 @@ describe('a service that speaks the Messages API', () => {
   });
 });
 
-describe('a service that speaks chat-completions', () => {
+describe('a service that uses chat-completions', () => {
   it('is asked in its format, and its answer is translated', async () => {
     await open('chat_completions');
     const call = (at: string, id: string) => ({

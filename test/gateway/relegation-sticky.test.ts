@@ -120,7 +120,10 @@ class Talk {
     this.#more = more;
   }
 
-  /** @returns `student` if the student served the step, else why it did not */
+  /**
+   * Sends a text, and a result for each call of the last answer.
+   * @returns `student` if the student served the step, else why it did not
+   */
   async step(words: string, hasSeq = true): Promise<string> {
     const last = this.messages.at(-1)?.content;
     const calls = Array.isArray(last) ? (last as { type: string; id: string }[]) : [];

@@ -115,7 +115,7 @@ async function readStats(port: string) {
   };
 }
 
-/** Resolves when the systems of both sides accept nothing more. */
+/** Resolves when the system accepts no more bytes from any client. */
 async function awaitStandstill(port: string, clients: readonly ChildProcess[]): Promise<void> {
   const ask = () =>
     Promise.all(
@@ -163,7 +163,7 @@ it.skipIf(!isMeasurable)(
     expect(exchanges).toMatchObject({ captured: 0, dropped: 0, in_flight: MANY });
     expect(measure() - before).toBeLessThan(MANY_COST_BYTES_MAX);
 
-    // Together they exceed the remaining budget.
+    // Together these bodies exceed the remaining budget.
     const body = 'y'.repeat(400_000);
     for (let i = 0; i < 40; i++) {
       const answer = await fetch(`http://127.0.0.1:${port}/other`, { method: 'POST', body });

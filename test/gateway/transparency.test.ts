@@ -356,7 +356,7 @@ describe('the client receives', () => {
 
   it.each([
     ['an empty chunked answer', ''],
-    ['one of trailers alone', 'x-checksum: 7\r\n'],
+    ['a chunked answer of trailers alone', 'x-checksum: 7\r\n'],
   ])('exactly one date with %s', async (_, trailers) => {
     upstream.script = {
       onRequest: (connection) =>

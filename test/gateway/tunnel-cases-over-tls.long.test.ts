@@ -1,4 +1,4 @@
-/** All tests of tunnel-cases.test.ts with clients and a gateway that speak TLS. */
+/** All tests of tunnel-cases.test.ts with clients and a gateway that use TLS. */
 import { speakTls } from '../fixtures/certificate.ts';
 
 speakTls();

@@ -165,7 +165,7 @@ function readOutcome(bytes: Buffer): { code: number | null | undefined; echoes: 
   return { code, echoes };
 }
 
-/** All cases, a few at a time. */
+/** Calls `run` for each item, a few at a time. */
 async function forAll<T>(all: readonly T[], run: (item: T) => Promise<void>): Promise<void> {
   const left = [...all];
   const take = async () => {
@@ -253,7 +253,7 @@ describe.runIf(canTunnel)('permessage-deflate', () => {
     ],
   ];
 
-  it.each(parameters)('%s', { timeout: SECTION_MS }, async (_name, offered, taken) => {
+  it.each(parameters)('works through the gateway: %s', { timeout: SECTION_MS }, async (_name, offered, taken) => {
     const server = new WebSocketServer({
       ...{ port: 0, host: '127.0.0.1', perMessageDeflate: { threshold: 0, ...taken } },
     });

@@ -21,7 +21,7 @@ interface Outcome {
   status: number;
   error: UpstreamError | null;
   connection: UpstreamConnection;
-  /** How many requests the connection has carried, including this one. */
+  /** How many requests were sent over the connection, including this one. */
   requests: number;
 }
 
@@ -199,7 +199,7 @@ describe('the connections to an upstream', () => {
   it.each([
     ['more', 'abcdefgh'],
     ['less', 'abc'],
-  ])('never carry %s body than announced', async (_name, text) => {
+  ])('never transmit %s body than announced', async (_name, text) => {
     const received: Buffer[] = [];
     const server = createTcpServer((socket) => socket.on('data', (bytes) => received.push(bytes)));
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -213,7 +213,7 @@ describe('the connections to an upstream', () => {
     await new Promise((resolve) => server.close(resolve));
   });
 
-  it('are opened for each request of a burst, and then carry what was uploaded meanwhile', async () => {
+  it('are opened for each request of a burst, and then transmit what was uploaded meanwhile', async () => {
     const { pool, server } = await start();
     const bodies: string[] = [];
     server.on('request', (request) => {

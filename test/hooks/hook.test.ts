@@ -351,7 +351,7 @@ describe('a client gets no error if it sends', () => {
       expect(readdirSync(home).filter((name) => name !== '.local')).toEqual([]);
     });
 
-  it('the name of a client that there is not', { tags: 'long' }, async () => {
+  it('the name of an unknown client', { tags: 'long' }, async () => {
     expect(await hook('claude-kode', call('a', 'b'))).toEqual(SILENCE);
   });
 });

@@ -78,7 +78,7 @@ it('the lock file forbids the scripts that allowScripts forbids, for older versi
     );
 });
 
-describe('the lock files of clients that tests drive', () => {
+describe('the lock files of clients that tests run', () => {
   const folders = readdirSync(join(root, 'test/real-clients'), { withFileTypes: true }).filter((entry) =>
     entry.isDirectory(),
   );

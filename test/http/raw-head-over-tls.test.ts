@@ -1,4 +1,4 @@
-/** All tests of raw-head.test.ts with clients and a server that speak TLS. */
+/** All tests of raw-head.test.ts with clients and a server that use TLS. */
 import { speakTls } from '../fixtures/certificate.ts';
 
 speakTls();

@@ -231,7 +231,7 @@ describe('the certificate', () => {
       await expect.poll(() => outcomes, { timeout: PATIENCE_MS }).toHaveLength(1);
       expect(outcomes[0]).toHaveProperty('facts');
       for (const servername of ['', 'localhost']) {
-        // The closing listener may have accepted the first of them.
+        // The listener that is being closed may have accepted the first of these two connections.
         const socket = await openSecure({ ca: second.cert, rejectUnauthorized: true, servername });
         expect(socket.getPeerCertificate().subject.CN).toBe('second');
         expect(await ask(socket)).toMatch(/200 OK/);

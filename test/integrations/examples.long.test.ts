@@ -154,7 +154,7 @@ describe.each(Object.keys(EXAMPLES))('examples/%s', (name) => {
   });
 });
 
-// The types of the others are checked together with all sources.
+// The types of the other examples are checked together with all sources.
 it.skipIf(sdk.entry === null)(`examples/claude-agent-sdk.ts has correct types ${sdk.needed}`, () => {
   const place = mkdtempSync(join(tmpdir(), 'understudy-types-'));
   onTestFinished(() => rmSync(place, { recursive: true, force: true }));

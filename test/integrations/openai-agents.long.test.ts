@@ -43,7 +43,7 @@ const processor: TracingProcessor = {
   forceFlush: async () => {},
 };
 setTraceProcessors([processor]);
-// Tracing would be off, because NODE_ENV is `test`.
+// Without this call, tracing would be off, because NODE_ENV is `test`.
 setTracingDisabled(false);
 afterEach(() => {
   traced = [];

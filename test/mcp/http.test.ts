@@ -36,7 +36,7 @@ interface Sent {
   headers?: OutgoingHttpHeaders;
 }
 
-/** Each request on a separate connection, which the kernel spreads over the threads. */
+/** Sends a message on a new connection, which the kernel gives to one of the server threads. */
 function send(body: unknown, { method = 'POST', path = '/mcp', key = service.key, headers = {} }: Sent = {}) {
   return new Promise<Got>((resolve, reject) => {
     const sent = httpRequest(`${service.api.url}${path}`, {
@@ -270,8 +270,8 @@ describe('a message', () => {
   });
 
   it.each([
-    ['of a method that there is not', message('tasks/run'), -32_601],
-    ['for a tool that there is not', call('drop_tables', {}), -32_602],
+    ['of an unknown method', message('tasks/run'), -32_601],
+    ['for an unknown tool', call('drop_tables', {}), -32_602],
     ['for a tool with the name of a property', call('__proto__', {}), -32_602],
     ['for a tool that every object has', call('constructor', {}), -32_602],
     ['whose tool is no text', message('tools/call', { name: 7 }), -32_602],

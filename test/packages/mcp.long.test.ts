@@ -46,7 +46,7 @@ await client.close();
 
 let dir: string;
 let service: McpService;
-/** The packages that npm installs with it. */
+/** The packages that npm has installed in the project. */
 let installed: string[];
 
 beforeAll(async () => {

@@ -1,6 +1,6 @@
 /**
- * The versions of frameworks that integrations accept: code and package name the same ones, and the import fails with
- * any other version.
+ * The versions of frameworks that integrations accept: the code and package.json name the same ranges, and the import
+ * fails with any other version.
  */
 import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';

@@ -107,7 +107,7 @@ async function load(service: WholeService): Promise<void> {
   await Promise.all([control(), runs(1), runs(2), captures()]);
 }
 
-/** The state of the disk after the machine has restarted. */
+/** Changes the checkpoints in a state so that they name an earlier start of the machine. */
 function startMachine(state: string): void {
   for (const name of ['runs.mdb', 'capture.mdb']) {
     const path = join(state, name);
@@ -186,7 +186,7 @@ it(`none of ${CUTS} power cuts loses anything acknowledged`, async () => {
   expect(failures).toEqual([]);
 });
 
-/** The service itself starts on it, and accepts requests. */
+/** Starts the service on a state, and expects that it serves requests. */
 async function startWhole(state: string): Promise<void> {
   await using service = new WholeService(state);
   await service.start();

@@ -106,7 +106,7 @@ it('content that was hashed before is not hashed again', () => {
   decodeExchange(exchangeOf(messages));
   messages.push({ role: 'assistant', content: LONG }, { role: 'user', content: LONG });
   decodeExchange(exchangeOf(messages));
-  // Only the first message, by which the earlier request is found, and the new ones.
+  // Only the first message, by which the earlier request is found, and the new messages are hashed.
   expect(counts()).toEqual([0, 81]);
   find.mockRestore();
 });

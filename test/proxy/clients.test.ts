@@ -330,7 +330,7 @@ it('an HTTP/2 client that disconnects during an answer leaves nothing open', asy
 it('tunnels to other hosts are blind: nothing is decoded, stored or reported', { tags: 'long' }, async () => {
   const canary = `canary-${randomBytes(16).toString('hex')}`;
   const before = await readStats(service.gateway);
-  // The upstream's own certificate, not one of the authority: the client trusts only the former.
+  // The client trusts only the upstream's own certificate, and no certificate of the proxy's authority.
   const tls = {
     ca: stranger === undefined ? '' : (await import('../fixtures/certificate.ts')).TEST_CERTIFICATE,
   };

@@ -23,7 +23,7 @@ let provider: FakeProvider;
 let own: SecureUpstream;
 let other: SecureUpstream;
 
-/** The scripted provider, behind TLS. */
+/** Forwards a request from the upstream behind TLS to the scripted provider. */
 async function passOn(request: IncomingMessage, response: ServerResponse): Promise<void> {
   const chunks: Buffer[] = [];
   for await (const chunk of request) chunks.push(chunk as Buffer);

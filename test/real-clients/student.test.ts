@@ -249,7 +249,7 @@ for (const client of await Promise.all([claudeCode(), codex()])) {
     );
 
     it.runIf(wire === 'responses')(
-      'is summarized by the upstream, and continues from the summary',
+      'has its session summarized by the upstream, and continues from the summary',
       async () => {
         const before = await taught.relegation();
         const last = (await taught.records()).at(-1)!.id;
@@ -257,7 +257,7 @@ for (const client of await Promise.all([claudeCode(), codex()])) {
         const records = (await taught.records()).filter(({ id }) => id > last);
         const sides = records.filter(({ run_kind }) => run_kind !== undefined);
         expect(sides).toMatchObject([{ served_by: 'upstream', parent_run_id: records[0]!.run_id }]);
-        // The same after the summary, because no golden run continued from one.
+        // The upstream also serves the step after the summary, because no golden run continued from a summary.
         expect(records.slice(records.indexOf(sides[0]!)).map(({ served_by }) => served_by)).toEqual([
           'upstream',
           'upstream',

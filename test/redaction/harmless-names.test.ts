@@ -70,7 +70,7 @@ describe('harmless names', () => {
   });
 
   it('that begin like keys are kept, except for 1 in 500', () => {
-    // In 20 draws it was 16 to 33, 21 on average. New packages change the words, and therefore the draw.
+    // In 20 draws, 16 to 33 names were masked, 21 on average. New packages change the words, and therefore the draw.
     const masked = countMasked(makeJoinedNames(NAMES));
     expect(masked.length, masked.slice(0, 40).join('\n')).toBeLessThanOrEqual(NAMES / 500);
   });

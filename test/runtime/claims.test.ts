@@ -1,4 +1,4 @@
-/** Where movable actors live: on the first host that has a message for them, until that host has released them. */
+/** On which host a movable actor runs: on the first host that has a message for it, until that host has released it. */
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -16,7 +16,7 @@ function makePlacement(): Placement {
 }
 
 describe('an actor that moves', () => {
-  it('lives on the first thread that asks, even if other threads ask later', () => {
+  it('runs on the first thread that asks, even if other threads ask later', () => {
     for (const own of [2, 3, 4]) {
       const placement = makePlacement();
       const sender = new Placer(placement, own);
@@ -26,7 +26,7 @@ describe('an actor that moves', () => {
     }
   });
 
-  it('lives on the thread that its hash selects, if the asking thread cannot have it', () => {
+  it('runs on the thread that its hash selects, if the asking thread cannot have it', () => {
     const placement = makePlacement();
     const { moving: _, ...still } = placement;
     const expected = placeAddress(still, RUN);
@@ -52,7 +52,7 @@ describe('an actor that moves', () => {
     expect(own.release(slot, 2)).toBe(false);
   });
 
-  it('does not affect where actors of other kinds live', () => {
+  it('does not affect on which threads actors of other kinds run', () => {
     const placement = makePlacement();
     const { moving: _, ...still } = placement;
     for (const own of [-1, 2, 3, 4])

@@ -29,7 +29,7 @@ function openChannel(pool: Pick<ComputePool, 'run'>, deadlineMs = 20_000, callsM
 }
 
 describe('a direct channel', () => {
-  it('carries parallel calls, each with its answer', async () => {
+  it('transmits parallel calls, each with its answer', async () => {
     const channel = openChannel(createPool());
     const answers = await Promise.all([1, 2, 3].map((input) => channel.run('double', input)));
     expect(answers).toEqual([2, 4, 6]);

@@ -64,7 +64,7 @@ const EVERY_KIND: Frame[] = [
 ];
 
 describe('a link', () => {
-  it('carries every kind of frame, both ways', async () => {
+  it('transmits every kind of frame, both ways', async () => {
     const [a, b] = open();
     const [there, back] = [collect(b, EVERY_KIND.length), collect(a, EVERY_KIND.length)];
     for (const frame of EVERY_KIND) {

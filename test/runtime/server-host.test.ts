@@ -1,6 +1,6 @@
 /**
- * A host of actors on the thread that sends them messages: the same guarantees, and what happens after the host itself
- * fails.
+ * A host of actors on the thread that sends them messages: it gives the guarantees of a host on a separate thread.
+ * Also what happens after the host itself fails.
  */
 import { describe, expect, it } from 'vitest';
 import { ActorClient } from '../../src/runtime/actor-client.ts';

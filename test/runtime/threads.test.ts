@@ -167,7 +167,7 @@ describe('messages', () => {
     await until(async () => (await askLedger(there, 'read', null)).total === 12);
   });
 
-  it('carry bodies that arrive unchanged', async () => {
+  it('may contain bodies, which arrive unchanged', async () => {
     const bodies = [randomBytes(3), randomBytes(0), randomBytes(70_000), randomBytes(5 << 20)];
     const hashes = bodies.map((body) => createHash('sha256').update(body).digest('hex'));
     const box = { kind: boxKind('reject'), key: 'bodies' };
