@@ -230,7 +230,7 @@ describe('another organization', () => {
     expect((await callTool(piped, 'recall_findings', ask)).data.findings).toMatchObject([{ content }]);
   });
 
-  it('separates a project from another', async () => {
+  it('keeps the findings of its projects apart', async () => {
     const [red, blue] = await Promise.all(
       ['red', 'blue'].map((project) =>
         service.connect(CHILD_KEY, 'legacy', `?org_id=acme&project_id=${project}`),

@@ -464,8 +464,8 @@ const distrustful: ByteEngine = {
   },
 };
 
-describe('a secret that the engine skips', () => {
-  it('is found as well as if every run were examined', () => {
+describe('the search for secrets with the engine', () => {
+  it('finds the same secrets as the search that examines every run', () => {
     let found = 0;
     fc.assert(
       fc.property(placed, fc.nat(400), (source, a) => {

@@ -124,7 +124,10 @@ function judge(name: string, whole: Content, content: Content | null): string {
   return told ? 'told' : `silently changed ${changed.length}: ${changed[0]}`;
 }
 
-/** Traffic continues, unless the service names the damaged file in one line. */
+/**
+ * Starts the service with the damaged file. Expects that it captures traffic, or that its start fails with an error
+ * that names the file.
+ */
 async function serve(name: string): Promise<void> {
   const served = join(root, 'served');
   rmSync(served, { recursive: true, force: true });

@@ -121,9 +121,9 @@ class Chaos {
   };
 
   /**
-   * Exchanges that were answered before the flush began are stored when it ends, or count as dropped: copies that were
-   * in transit to a capture process when it was killed. It is unknown which ones these are, so the flush then confirms
-   * none.
+   * Flushes, and confirms the exchanges that were answered before. After a flush they are stored, or count as
+   * dropped: copies that were in transit to a capture process when it was killed. It is unknown which ones these are,
+   * so a flush after which the number of dropped exchanges has changed confirms none.
    */
   readonly flush = async () => {
     const before = [...this.ledger.answered];

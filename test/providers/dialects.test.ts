@@ -347,7 +347,7 @@ describe('the usage of an answer', () => {
     expect(usageOf({ ...total, total_tokens: 902 })).toMatchObject({ input_tokens: 200 });
   });
 
-  it('of Moonshot, Mistral and Model Studio', () => {
+  it('of Moonshot, Mistral and Model Studio is read from their own fields', () => {
     const base = { prompt_tokens: 100, completion_tokens: 2, total_tokens: 102 };
     expect(usageOf({ ...base, cached_tokens: 40 })).toMatchObject({
       input_tokens: 60,

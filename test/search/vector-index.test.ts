@@ -51,7 +51,7 @@ describe.each(Object.entries(KINDS))('the %s index', (_name, make) => {
     expect(index.tend(1)).toBe(false);
   });
 
-  it('returns the nearest first, with their cosine, equals by id', () => {
+  it('returns the nearest first with their cosine, and equally near ones by id', () => {
     const index = make(4);
     index.add(7, Float32Array.of(1, 0, 0, 0));
     index.add(3, Float32Array.of(1, 0, 0, 0));
@@ -192,7 +192,7 @@ describe('the hnsw index with a graph', () => {
   }
 
   it.each([64, 600] as const)(
-    'finds in %i dimensions at least 0.98 of what the exact one finds',
+    'finds in %i dimensions at least 0.98 of what the exact index finds',
     { tags: 'long' },
     (dimensions) => {
       const { exact, hnsw, next } = filled(dimensions);

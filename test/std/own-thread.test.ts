@@ -1,4 +1,4 @@
-/** An own thread: its end is reported with any cause, and it lives until its task has settled. */
+/** An own thread: its end is reported with its cause, and it continues until its task has settled. */
 
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -25,7 +25,7 @@ it('an own thread ends when its task has returned', async () => {
 
 it.each([
   ['what the task threw', 'throw', 'thrown by the task'],
-  ['what the task threw and no message can carry', 'uncloneable', '() =>'],
+  ['what the task threw and no message can contain', 'uncloneable', '() =>'],
   ['the error that nothing caught', 'crash', 'caught by nothing'],
   ['the code with which it exited', 'exit', 'exit 5'],
 ] as const)('an own thread ends with %s', async (_, what, words) => {

@@ -1,4 +1,4 @@
-/** The product-free basics: clocks, chance, queues, identifiers. */
+/** Modules of src/std that need nothing of the product: the clock, the random generator, queues, maps, identifiers. */
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import fc from 'fast-check';

@@ -1,4 +1,4 @@
-/** One piece of work per tick, in the order of arrival. */
+/** A limited number of pieces of work per tick, by default one, in the order of arrival. */
 import { describe, expect, it } from 'vitest';
 import { TickQueue } from '../../src/std/tick-queue.ts';
 
@@ -13,7 +13,7 @@ describe('a queue for turns', () => {
     expect(done).toEqual([1]);
   });
 
-  it('admits one caller per turn, in order, after the deferred work of the previous one', async () => {
+  it('admits one caller per tick, in order, after the deferred work of the previous one', async () => {
     const queue = new TickQueue();
     const done: string[] = [];
     const work = async (name: string) => {
@@ -26,7 +26,7 @@ describe('a queue for turns', () => {
     expect(done).toEqual(['a', 'a sent', 'b', 'b sent', 'c', 'c sent']);
   });
 
-  it('admits a few callers per turn if configured', async () => {
+  it('admits several callers per tick if configured', async () => {
     const queue = new TickQueue(2);
     const done: string[] = [];
     const work = async (name: string) => {

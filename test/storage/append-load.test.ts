@@ -10,7 +10,7 @@ function watchPauses(): { load: AppendLoad; pauses: number[] } {
   return { load, pauses };
 }
 
-it('does not pause without appends', async () => {
+it('other work does not pause without appends', async () => {
   const { load, pauses } = watchPauses();
   await load.rest(20);
   load.begin();
@@ -20,7 +20,7 @@ it('does not pause without appends', async () => {
   expect(pauses).toEqual([]);
 });
 
-it('leaves half of the time to appends, and nine tenths if the log is behind', async () => {
+it('other work leaves half of the time to appends, and nine tenths if the log is behind', async () => {
   const { load, pauses } = watchPauses();
   load.begin();
   await load.rest(20);
@@ -33,7 +33,7 @@ it('leaves half of the time to appends, and nine tenths if the log is behind', a
   expect(pauses).toEqual([20, 180, 20]);
 });
 
-it('counts the log as behind for a second, unless an append says otherwise', () => {
+it('the log counts as behind for a second, unless an append says otherwise', () => {
   vi.useFakeTimers({ toFake: ['performance'] });
   onTestFinished(() => void vi.useRealTimers());
   const { load } = watchPauses();
@@ -48,7 +48,7 @@ it('counts the log as behind for a second, unless an append says otherwise', () 
   expect(load.is_behind).toBe(false);
 });
 
-it('pauses for at most half a second, even after a minute of work', async () => {
+it('other work pauses for at most half a second, even after a minute', async () => {
   const { load, pauses } = watchPauses();
   load.begin();
   await load.rest(60_000);

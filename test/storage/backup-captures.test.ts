@@ -49,8 +49,8 @@ async function readRestored(copy: string): Promise<Map<number, string[]>> {
 }
 
 it.each([
-  ['in the clear', undefined],
-  ['where blocks wait in raw files', 1],
+  ['with compressed blocks', undefined],
+  ['with blocks that wait in raw files', 1],
 ])('a backup contains a file whose sealing was interrupted, %s', async (_, pressed_rate) => {
   const folder = makeFolder();
   const db = join(folder, 'capture.mdb');

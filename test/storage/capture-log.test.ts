@@ -337,7 +337,7 @@ describe('the capture log', () => {
     });
   });
 
-  it('is reported together with the rest of the batch if the disk fills during the single attempts', async () => {
+  it('reports the rest of a batch if the disk fills while its exchanges are stored one by one', async () => {
     let commits = 0;
     const fault = (point: string): void => {
       if (point !== 'commit') return;

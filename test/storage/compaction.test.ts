@@ -65,8 +65,8 @@ const filesWith = (folder: string, text: string) =>
     .map(({ path }) => path);
 
 describe.each([
-  ['in the clear', null],
-  ['under a data key', randomBytes(32)],
+  ['without a data key', null],
+  ['with a data key', randomBytes(32)],
 ])('a compaction of databases %s', (_, key) => {
   it('keeps every row and no byte of a removed one, and makes the files smaller', async () => {
     const folder = makeFolder();

@@ -13,7 +13,7 @@ const bytes = randomBytes(32);
 const place = Buffer.from('here');
 
 describe('a sealed value', () => {
-  it('opens in its place with the key', () => {
+  it('can be read in its place with the key', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 5_000 }), fc.uint8Array(), fc.nat(9), (plain, at, room) => {
         const sealed = new DataKey(bytes).sealer('rows').seal(plain, at, room).subarray(room);

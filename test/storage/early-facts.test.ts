@@ -138,7 +138,7 @@ class Log {
     }
   }
 
-  /** As a process finds it that starts after this one was killed now. */
+  /** Copies the folder, as a process would find it that starts after this one was killed. */
   async copy(): Promise<Log> {
     const folder = makeFolder();
     cpSync(this.folder, folder, { recursive: true });
@@ -225,7 +225,7 @@ describe('facts of exchanges whose turn in the index has not come', () => {
     expect(log.read()).toEqual(await indexAtOnce(batches));
   });
 
-  it('take only so much of the file', async () => {
+  it('take a limited part of the file', async () => {
     const log = await (await new Log().open()).fill(traffic());
     await log.log.close();
     const env = openCaptureEnv(log.path, 'write');
@@ -254,7 +254,7 @@ describe('facts of exchanges whose turn in the index has not come', () => {
   });
 });
 
-describe('a file with such facts', () => {
+describe('a file with facts of exchanges that are not indexed', () => {
   it('is sealed without them, and uses them for its index', async () => {
     const batches = traffic();
     const log = await (await new Log().open()).fill(batches);

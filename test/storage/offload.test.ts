@@ -148,7 +148,7 @@ describe.each([
   });
 });
 
-it('stay on the disk while a local file refers to them', { tags: 'long' }, async () => {
+it('attachments stay on the disk while a local file refers to them', { tags: 'long' }, async () => {
   const filled = { path: join(makeFolder(), 'capture.mdb'), key: null, place: join(makeFolder(), 'bucket') };
   await fillWithImages(filled, [[['keep', SECRET]]]);
   const log = await open(filled, LATER);

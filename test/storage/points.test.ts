@@ -51,8 +51,8 @@ async function fill({ source }: Followed): Promise<LmdbTables> {
 }
 
 describe.each([
-  ['in the clear', null],
-  ['under a data key', randomBytes(32)],
+  ['without a data key', null],
+  ['with a data key', randomBytes(32)],
 ])('points %s', (_, key) => {
   it('restore each state, with everything acknowledged before it and nothing later', async () => {
     const followed = makeFollowed(key);
@@ -170,8 +170,8 @@ describe('a point', () => {
   });
 
   it.each([
-    ['in the clear', null],
-    ['under a data key', randomBytes(32)],
+    ['without a data key', null],
+    ['with a data key', randomBytes(32)],
   ])('has a database as of one moment, even if rows are written while it is read, %s', async (_, key) => {
     const followed = makeFollowed(key);
     const main = await fill(followed);

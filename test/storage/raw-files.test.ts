@@ -34,7 +34,7 @@ it('a batch is complete although a raw file to which it was written is packed me
   await files.write();
   const third = await stage(files, Buffer.from('small'));
   expect([second.place.file, third.place.file]).toEqual([first.place.file, first.place.file + 1]);
-  // The sealing of a renamed file does this, at any time.
+  // The sealing of a renamed file may release its raw files at any time.
   files.release(first.place.file);
   await files.finish();
   files.commit();
@@ -85,7 +85,7 @@ it.skipIf(process.platform !== 'linux')(
       const told = [];
       files.stage([Buffer.from('head'), Buffer.alloc(8 << 20, 'large')]);
       await files.write();
-      // One thread for files: the write has taken a part, been refused the rest, and said so when these are answered.
+      // One thread does all work on files. When it has answered these calls, the write has failed after its first part.
       for (let i = 0; i < 5; i++) await stat('/');
       await files.finish().catch((error) => told.push(error.code));
       await files.abandon();
@@ -103,7 +103,7 @@ it.skipIf(process.platform !== 'linux')(
   { tags: 'long' },
   () => {
     const path = join(makeFolder(), 'capture.mdb');
-    // Every file ends at 6 MiB: the second write of a large batch begins before that and ends after it.
+    // Every file ends at 6 MiB. The second write of a large batch begins before this limit and ends after it.
     const program = `
       import { randomBytes } from 'node:crypto';
       import { existsSync, readdirSync } from 'node:fs';

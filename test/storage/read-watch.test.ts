@@ -69,8 +69,8 @@ describe('the watch over reads', () => {
     const clock = createManualClock(0);
     const told: OldRead[] = [];
     let txn = 1;
-    // A process in another container has an id that belongs to a different process here. This process stands for the
-    // latter.
+    // A listed process may run in another container, and its id may belong to a different process here. The process
+    // that the test starts here has opened no capture file.
     const stranger = spawn(process.execPath, ['-e', 'setInterval(() => {}, 1e6)'], { stdio: 'ignore' });
     await once(stranger, 'spawn');
     const ended = once(stranger, 'close');
@@ -97,7 +97,10 @@ describe('the watch over reads', () => {
 });
 
 describe('the watch over reads of main.mdb and runs.mdb', () => {
-  /** A process that reads the file in one transaction. @param shell whether a shell starts it, and not this process */
+  /**
+   * Starts a process that reads the file in one transaction.
+   * @param shell whether a shell starts it, and not this process
+   */
   async function holdRead(path: string, shell: boolean) {
     const entry = join(import.meta.dirname, 'read-holder.ts');
     const argv = shell

@@ -137,7 +137,7 @@ class Indexed {
 describe.each([
   ['without a key', null],
   ['with a key', Buffer.alloc(32, 9)],
-])('%s', (_name, key: Buffer | null) => {
+])('the full-text index %s', (_name, key: Buffer | null) => {
   it('finds words of prompts, answers, systems and errors, and each new message once', async () => {
     const db = await new Indexed(key).open();
     await db.store(
@@ -328,7 +328,7 @@ describe.each([
   });
 });
 
-it('the index contains no word in the clear, or under the former key, after a change of the key', async () => {
+it('the index contains no unencrypted word, and no word under the former key, after a change of the key', async () => {
   const db = await new Indexed().open();
   await db.store(turn({ run_id: 'a', user: ['rekeyedword'], answers: ['x'] }));
   await db.log.close();

@@ -1,4 +1,7 @@
-/** The student's ledger: by day and agent, bounded, stored in a file, and correct if nothing was saved. */
+/**
+ * The student's ledger: it counts by day and agent, is bounded, and continues from a file. Answers that were not
+ * delivered are subtracted.
+ */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';

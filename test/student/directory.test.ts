@@ -209,7 +209,7 @@ describe('a student directory', () => {
 });
 
 describe('a model of another version', () => {
-  it('is refused by name', async () => {
+  it('is refused with an error that names the file and both versions', async () => {
     const directory = makeFolder();
     const model = { ...MODEL, format: 'svc_student_model_v9' } as unknown as StudentModel;
     const { files } = await publishStudent(directory, makeDraft(), model);

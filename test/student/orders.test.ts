@@ -74,19 +74,19 @@ describe('orders', () => {
 });
 
 describe('a share of the runs', () => {
-  it('has about the requested size, always the same runs, and those of a smaller share', () => {
+  it('has about the requested size, is always the same, and includes the runs of a smaller share', () => {
     const runs = Array.from({ length: 4_000 }, (_, at) => `run ${at}`);
     const small = orderShare(NO_ORDERS, 2, 0.1);
     const large = orderShare(small, 2, 0.5);
     const of = (orders: typeof small, version = 2) => runs.filter((run) => admitsRun(orders, version, run));
     const few = of(small);
-    // Five standard deviations.
+    // The bounds are five standard deviations.
     expect(Math.abs(few.length - 400)).toBeLessThan(95);
     expect(of(small)).toEqual(few);
     const many = new Set(of(large));
     expect(Math.abs(many.size - 2_000)).toBeLessThan(160);
     expect(few.every((run) => many.has(run))).toBe(true);
-    // Another version has other kinds, and one without an order has all.
+    // The same share of another version has other runs, and a version without an order has all runs.
     expect(of(orderShare(small, 3, 0.1), 3)).not.toEqual(few);
     expect(of(small, 1)).toHaveLength(4_000);
     expect(of(orderShare(small, 2, 0))).toEqual([]);

@@ -42,8 +42,8 @@ const readMark = async (directory: string) =>
 const suspendAll = (at_ms: number) => suspend(NO_ORDERS, { agent: null, kind: null, at_ms });
 
 describe.each([
-  ['in the clear', null],
-  ['under a data key', new DataKey(randomBytes(32))],
+  ['without a data key', null],
+  ['with a data key', new DataKey(randomBytes(32))],
 ])('%s', (_, key) => {
   it('each version, each order and a withdrawal reach every gateway', async () => {
     place = { ...place, objects: new SealedObjects(key) };

@@ -173,7 +173,7 @@ describe('thresholds of kinds of answers', () => {
       ['note', null, 40],
       ['note after hold', 'too_wrong', 40],
     ]);
-    // Without a form that its own errors rule out, the rest needs more evidence, too.
+    // If the errors of one form rule it out, the rest of its kind needs more evidence, too.
     const slip = of('hold', 10, (i) => i > 0);
     const once = (i: number) => i > 0;
     expect(at(of('look', 90, once), slip)).toEqual([

@@ -51,7 +51,7 @@ function teach(taught: GoldenRun[], more: { refuse?: () => Promise<string | null
   return { student, worked };
 }
 
-describe('a round with too few golden runs of any one agent', () => {
+describe('a round in which every agent has too few golden runs', () => {
   it('is refused, with the reason', () => {
     const agents = Array.from({ length: 5 }, (_, at) => makeRuns(9, `agent ${at} `)).flat();
     expect(describeTooLittle(agents, teaching)).toMatch(

@@ -361,7 +361,7 @@ describe('measures', () => {
   });
 
   it('bound the error from above', () => {
-    // Clopper and Pearson: 1 - 0.05^(1/n) for none of n.
+    // By Clopper and Pearson, the bound is 1 - 0.05^(1/n) if none of n steps is wrong.
     expect(boundError(0, 20)).toBeCloseTo(1 - 0.05 ** (1 / 20), 6);
     expect(boundError(3, 3)).toBe(1);
     fc.assert(

@@ -109,7 +109,7 @@ class Captures {
     onTestFinished(() => this.letGo());
   }
 
-  /** Closes all readers. While they are open in this process, the writer could not write the file. */
+  /** Closes all readers. The writer cannot write the file while they are open in this process. */
   async letGo(): Promise<void> {
     for (const list of this.#lists.splice(0)) list.close();
     for (const files of this.#files.splice(0)) files.close();
@@ -287,7 +287,7 @@ describe.each<[string, () => Key]>([
     await kept.close();
   });
 
-  it('sums of cache misses include later turns; commands use no part that is not full, or of other prices', async () => {
+  it('sums of cache misses include later turns; commands use no stored part of other prices, or one that is not full', async () => {
     const captures = new Captures(makeKey());
     await captures.append(cachedTurn('one', 0), cachedTurn('two', 0), cachedTurn('one', 1));
     const question = { from_day: '2026-10-01', to_day: '2026-10-02', agent: null };
@@ -510,7 +510,7 @@ describe('the list while it is being read', () => {
   });
 });
 
-/** LMDB trusts its own pages, so only pages that look like pages of values are damaged here. */
+/** Whether the page contains words of a run. LMDB trusts its own pages, so the test damages only pages of values. */
 function isReadable(bytes: Buffer, at: number): boolean {
   return bytes.subarray(at, at + 4_096).includes('Words of');
 }

@@ -1,6 +1,6 @@
 /**
- * `understudy move` that is killed: the next one completes it or starts again, and nothing is lost or doubled. A command is killed before
- * each of its changes in DATA_DIR, and while it waits for the database. Own processes.
+ * `understudy move` that is killed: the next one completes it or starts again, and nothing is lost or doubled. A
+ * command is killed before each of its changes in DATA_DIR, and while it waits for the database. Own processes.
  */
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -77,7 +77,7 @@ function readFolder({ DATA_DIR }: Place): unknown {
   return Promise.all([main.close(), runs.close()]).then(() => read);
 }
 
-/** @returns whether it was killed before its change of this number, or has ended well before */
+/** @returns whether it was killed before its change of this number; if it made fewer changes, it must have succeeded */
 async function killMove(place: Place, to: string, at: number): Promise<boolean> {
   const env = {
     ...place,

@@ -126,7 +126,7 @@ describe('the live stream of several boxes', () => {
 });
 
 describe('limits of boxes that share a database', () => {
-  it('are divided among the boxes that live', { tags: 'long' }, async () => {
+  it('are divided among the boxes that are running', { tags: 'long' }, async () => {
     const own = await SharedBoxes.start();
     onTestFinished(() => own[Symbol.asyncDispose]());
     const env = { RATE_LIMIT_PER_SEC: '1', RATE_LIMIT_BURST: '90' };
@@ -135,7 +135,8 @@ describe('limits of boxes that share a database', () => {
       (await box.call(CHILD_KEY, 'GET', '/v1/findings?org_id=x')).headers.get('ratelimit-policy');
     const readMetrics = (box: ControlPlaneChild) =>
       fetch(`${box.url}/metrics`, { headers: AUTH }).then((answer) => answer.text());
-    // Requests with the key would move its rate to the box that gets them, so the metrics say when both boxes live.
+    // Requests with the key would move its rate to the box that gets them. So the test waits until the metrics of
+    // both boxes count two boxes.
     const boxCount = async (box: ControlPlaneChild) =>
       /^understudy_shared_boxes (\d+)$/m.exec(await readMetrics(box))?.[1];
     for (const box of [first, second]) await reach(() => boxCount(box), '2');

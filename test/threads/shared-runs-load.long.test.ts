@@ -1,6 +1,6 @@
 /**
- * Agents that send each step to any of two boxes, again until it is acknowledged, while one box is killed and started again:
- * each step counts once, and has the scores that one box gives. Own processes.
+ * Agents send each step to either of two boxes, again until it is acknowledged, while one box is killed and started
+ * again. Each step counts once, and has the scores that one box gives. Own processes.
  */
 import { expect, it } from 'vitest';
 import { createPrng } from '../../src/std/prng.ts';
@@ -9,7 +9,7 @@ import { SharedBoxes } from './shared-boxes.ts';
 
 const RUNS = 6;
 const STEPS = 40;
-/** Numbers of acknowledged steps after which a box is killed. */
+/** Numbers of acknowledged steps after which a box is killed and started again. */
 const KILL_AFTER = [40, 120];
 
 it('every acknowledged step is there once, with the scores of one box', async () => {

@@ -1,4 +1,7 @@
-/** A box that cannot share its database ends its start with one line that says why, and keeps no password in it. Test thread, and one process. */
+/**
+ * A box that cannot share its database does not start. It says why in one line, which contains no password. Test
+ * thread, and one process.
+ */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';

@@ -1,8 +1,9 @@
 /**
  * The history checker over processes and a PostgreSQL server: boxes are killed, stopped beyond every timeout and
- * continued, and cut off, and their clocks jump by up to ten minutes in both directions; the server is killed and started
- * again, or fails over to a standby. With TEST_FAKETIME (postgres-server.ts) its clock jumps by up to ten days in both directions. HISTORY_SCHEDULES=100
- * SEED=N says how many and which.
+ * continued, and cut off, and their clocks jump by up to ten minutes in both directions; the server is killed and
+ * started again, or fails over to a standby. With TEST_FAKETIME (postgres-server.ts) the server's clock jumps by up
+ * to ten days in both directions. HISTORY_SCHEDULES=N sets the number of schedules, and SEED=N the seed of the first
+ * one.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';

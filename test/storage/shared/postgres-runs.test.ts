@@ -54,7 +54,7 @@ describeRuns('PostgreSQL', async () => {
   return { truth, runs: truth.runs, ripen: () => ripen(address) };
 });
 
-// The suite of the journal with the reference implementation tests the same in fewer steps.
+// Long, because the suite of the journal with the reference implementation tests the same in fewer steps.
 describeJournal(
   'PostgreSQL’s runs',
   async () => {

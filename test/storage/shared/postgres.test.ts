@@ -65,7 +65,7 @@ describeTables('PostgreSQL', async () =>
   SharedBox.prepareTables(viewPath(), await PostgresTruth.connect(await makeDatabase())),
 );
 
-// The suite of the tables tests the same code in fewer steps.
+// Long, because the suite of the tables tests the same code in fewer steps.
 describeJournal(
   'PostgreSQL',
   async () => {
@@ -368,7 +368,7 @@ describe('a database', () => {
       const truth = await PostgresTruth.connect(limited);
       const box = await SharedBox.open(viewPath(), truth);
       onTestFinished(() => box.close());
-      // With a short patience, its refusals do not take long.
+      // This box waits only briefly for the database, so that its refusals do not take long.
       const hasty = await SharedBox.open(viewPath(), truth, { patience_ms: 50 });
       onTestFinished(() => hasty.close());
       const put = (to: SharedBox, n: number) =>

@@ -5,7 +5,10 @@ import type { StudentBlock } from '../../../src/student/model/decision.ts';
 
 const PAGE = 'https://shop.example/tea/list?page=2';
 
-/** How the address of a call is written after calls that opened these pages, the latest first. */
+/**
+ * Writes a call of the address after calls that opened these pages, the latest first.
+ * @returns the address in the call
+ */
 function spell(url: string, opened: readonly string[], task = '', key = 'url'): unknown {
   const content: StudentBlock[] = [{ type: 'tool_call', id: '', name: 'open', input: { [key]: url } }];
   const calls = opened.map((address, at) => ({

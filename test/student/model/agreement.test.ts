@@ -39,7 +39,7 @@ describe('agreement', () => {
     );
   });
 
-  it('of JSON requires the same JSON, in any order of keys, with or without a code fence; a flag is not wording', () => {
+  it('of JSON requires equal values, flags included, in any order of keys, with or without a code fence', () => {
     const mail = (urgent: boolean): string => JSON.stringify({ kind: 'invoice', amount: 200.8, urgent });
     expect(agree(mail(true), mail(false))).toBe(false);
     expect(agree(mail(true), '{ "urgent": true, "amount": 200.80, "kind": "invoice" }')).toBe(true);

@@ -43,7 +43,7 @@ function pick<T>(random: Prng, items: readonly T[]): T {
 
 const code = (random: Prng): string => `P-${10_000 + random.below(80_000)}`;
 
-describe('the value of', () => {
+describe('a student learns the value of', () => {
   it('the element that the task names', () => {
     const make = (random: Prng, isRight = true): Made => {
       const items = shuffled(random, NAMES).map((name) => ({ name, id: code(random) }));

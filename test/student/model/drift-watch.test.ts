@@ -32,7 +32,7 @@ const suspend = (watch: DriftWatch, kind: string) => {
 };
 
 describe('the audits', () => {
-  it('include more steps of a young kind, then the share', () => {
+  it('include more steps of a young kind, and later only the configured share', () => {
     const watch = make();
     expect(shareAudited(watch, 'look')).toBeGreaterThan(0.3);
     for (let at = 0; at < DRIFT.trusted; at++) watch.note('a', 'look', true);
@@ -42,7 +42,7 @@ describe('the audits', () => {
     expect(kindOf(watch, 'look')).toMatchObject({ state: 'trusted', compared: 70, wrong: 0 });
   });
 
-  it('include all steps of a kind that was wrong once, until it is cleared; other kinds keep the share', () => {
+  it('include all steps of a kind that was wrong once, until it is cleared; other kinds keep the configured share', () => {
     const watch = make();
     for (const kind of ['look', 'text']) for (let at = 0; at < 100; at++) watch.note('a', kind, true);
     watch.note('a', 'look', false);

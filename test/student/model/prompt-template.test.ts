@@ -256,7 +256,7 @@ describe.each(Object.entries(AGENTS))('a prompt in which %s changes', (_, { gold
   });
 });
 
-it('a prompt is another agent’s with any instruction in the description of a tool', () => {
+it('a prompt belongs to another agent if the description of a tool has an added instruction', () => {
   const student = learn(AGENTS['a path']!.golden);
   const prompt = AGENTS['a path']!.golden(3);
   expect(ask(student, prompt)).toBe('covered');
@@ -269,7 +269,7 @@ it('a prompt is another agent’s with any instruction in the description of a t
   );
 });
 
-it('a prompt for several tenants is one agent’s', () => {
+it('prompts for several tenants belong to one agent', () => {
   for (const name of [
     'a tenant within a sentence',
     'a tenant in the only sentence',
@@ -287,8 +287,8 @@ it('a prompt for several tenants is one agent’s', () => {
   }
 });
 
-describe('a prompt with a choice that is not a name', () => {
-  it('is known only if a golden run had the same value', () => {
+describe('choices in a prompt that are not names', () => {
+  it('are known only if a golden run had the same value', () => {
     const prompt = (plan: string) => `You look after orders. The customer's plan is ${plan}. Be kind.`;
     const student = learn((i) => prompt(of(['gold', 'silver', 'bronze'], i)));
     expect(ask(student, prompt('silver'))).toBe('covered');

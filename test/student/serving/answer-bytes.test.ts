@@ -112,7 +112,7 @@ const reported = sharedFile('reported/README.md');
 describe.skipIf(!reported.is_there)(`the reported answers ${reported.needed}`, () => {
   const folder = dirname(reported.path);
   const names = reported.is_there ? readdirSync(folder).filter((name) => name.endsWith('.response')) : [];
-  it.each(names)('%s are read the same twice', (name) => {
+  it.each(names)('%s is read the same twice', (name) => {
     const body = readFileSync(join(folder, name));
     const wire = wireOf(body.toString('utf8'));
     const turn = wire === null ? null : readNormally(wire, body);

@@ -95,7 +95,7 @@ describe('a request that no student serves', () => {
     [{ conversation: 'conv_1' }, 'goes on from an answer that the provider keeps'],
   ])('of responses: %j', (more, words) => expect(why('responses', more)).toBe(words));
 
-  it('offers no callable name that is not a function’s', () => {
+  it('names only functions as callable', () => {
     const names = WIRES.responses.callable({
       tools: [
         { type: 'function', name: 'a' },
@@ -125,7 +125,7 @@ describe('a step', () => {
     for (const other of others) expect(other).toEqual(first);
   });
 
-  it('belongs to different agents by settings and the beta header, not by the user or a usage chunk', () => {
+  it('belongs to another agent with other settings, beta header or route, but not with another user or for a stream', () => {
     const scope = (more: object, headers: string[] = []) =>
       readStep(WIRES.chat_completions, { ...chat, ...more }, headers)!.step.scope;
     expect(scope({ user: 'u', stream: true, stream_options: { include_usage: true } })).toBe(scope({}));

@@ -14,8 +14,8 @@ const OUTPUT_TOKENS = 40;
 const TOOL = { name: 'look', input_schema: { type: 'object', properties: { at: { type: 'string' } } } };
 
 /**
- * How the provider caches. `reads only`: like `automatic`, but writes are charged as fresh input and not reported
- * (OpenAI).
+ * How the provider caches. `marked`: prefixes up to a marked block. `automatic`: every prefix. `reads only`: like
+ * `automatic`, but writes are charged as fresh input and not reported (OpenAI).
  */
 type Marks = 'marked' | 'automatic' | 'reads only';
 
