@@ -1,6 +1,6 @@
 /**
- * Content that was deleted through the API: after the next start, and after `understudy compact`, no byte of it is in any file
- * of DATA_DIR. A real service stores it and deletes it.
+ * Content that was deleted through the API: after the next start, and after `understudy compact`, no byte of it is in
+ * any file of DATA_DIR. A real service stores it and deletes it.
  */
 import { cpSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,5 +1,6 @@
 /**
- * Content for tests that delete it through the API of a real service and then look for its bytes in every file of DATA_DIR.
+ * Content for tests that delete it through the API of a real service and then look for its bytes in every file of
+ * DATA_DIR.
  */
 import { basename, join } from 'node:path';
 import { open } from 'lmdb';

@@ -1,6 +1,6 @@
 /**
- * Content that was deleted through the API leaves the files of DATA_DIR while the service runs, as soon as it is idle. A real
- * service stores it and deletes it.
+ * Content that was deleted through the API leaves the files of DATA_DIR while the service runs, as soon as it is
+ * idle. A real service stores it and deletes it.
  */
 import { expect, it, vi } from 'vitest';
 import { WholeService } from '../fixtures/whole-service.ts';

@@ -1,4 +1,7 @@
-/** The wall clock tells when something happened. Durations and deadlines use the monotonic clock, which is never set back. */
+/**
+ * The wall clock tells when something happened. Durations and deadlines use the monotonic clock, which is never set
+ * back.
+ */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';

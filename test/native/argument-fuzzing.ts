@@ -1,7 +1,7 @@
 /**
  * Calls every function of one addon with arguments of any kind, in a separate process, which must survive it.
- * Arguments: the addon's file, a seed, the number of calls of each function, and the number of feature bytes. Prints for
- * each function how many calls returned and how many threw.
+ * Arguments: the addon's file, a seed, the number of calls of each function, and the number of feature bytes. Prints
+ * for each function how many calls returned and how many threw.
  */
 import { createRequire } from 'node:module';
 import { createPrng } from '../../src/std/prng.ts';

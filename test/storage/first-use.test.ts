@@ -1,4 +1,7 @@
-/** Tables that are used for the first time within a write transaction, in a file where they exist and in one where they do not. */
+/**
+ * Tables that are used for the first time within a write transaction, in a file where they exist and in one where
+ * they do not.
+ */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

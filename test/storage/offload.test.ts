@@ -1,4 +1,7 @@
-/** Sealed capture files in a bucket: sent, read as before, erased, removed by age. offload-kill.long.test.ts ends processes at each step. */
+/**
+ * Sealed capture files in a bucket: sent, read as before, erased, removed by age. offload-kill.long.test.ts ends
+ * processes at each step.
+ */
 import { randomBytes } from 'node:crypto';
 import { cpSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -17,7 +17,10 @@ export interface Offloaded extends Filled {
 
 type Keep = NonNullable<CaptureLogOptions['bucket']>['keep'];
 export const AT_ONCE: Keep = { age_ms: -60_000 };
-/** Keeps blocks on the local disk for so long that those of the tests' exchanges, which are some years old, stay there. */
+/**
+ * Keeps blocks on the local disk for so long that those of the tests' exchanges, which are some years old, stay
+ * there.
+ */
 export const LATER: Keep = { age_ms: 1e13 };
 
 export function open({ path, key, place }: Offloaded, keep: Keep, fault?: CaptureLogOptions['fault']) {

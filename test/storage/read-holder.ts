@@ -1,4 +1,7 @@
-/** Reads a database in one transaction without end, for the test of the watch over reads. Own process; argument: the path. */
+/**
+ * Reads a database in one transaction without end, for the test of the watch over reads. Own process; argument: the
+ * path.
+ */
 import { open } from 'lmdb';
 
 const root = open({

@@ -1,4 +1,6 @@
-/** A box with its own database moves it into PostgreSQL, shares it with another box, and moves it back. Own processes. */
+/**
+ * A box with its own database moves it into PostgreSQL, shares it with another box, and moves it back. Own processes.
+ */
 import { randomBytes } from 'node:crypto';
 import { existsSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

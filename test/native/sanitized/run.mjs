@@ -2,8 +2,8 @@
  * `npm run test:sanitized`: compiles every addon of `native/compile.mjs` with AddressSanitizer and
  * UndefinedBehaviorSanitizer, into a separate folder, and runs the tests that use them. Before that it runs
  * graph-race.cc and shared-race.cc under ThreadSanitizer. With test files as arguments it runs only these files, and
- * not the races. Own process; exits with 1 after a finding. If the compiler has no sanitizers, it says so and exits with
- * 0.
+ * not the races. Own process; exits with 1 after a finding. If the compiler has no sanitizers, it says so and exits
+ * with 0.
  *
  * Node itself has no sanitizers, so leaks are not checked here: memory that V8 keeps until its end looks like a leak.
  * The programs without Node (test/native/fuzz) check for leaks.

@@ -1,7 +1,7 @@
 /**
  * A box of the history checker as a process: its clients work on rows and runs, and it prints each outcome. A line
- * `clock N` on standard input moves its wall clock N milliseconds from the machine's; the line `end` ends it. Own process;
- * arguments: the database's address, the view's path, a name for the clients, a seed.
+ * `clock N` on standard input moves its wall clock N milliseconds from the machine's; the line `end` ends it. Own
+ * process; arguments: the database's address, the view's path, a name for the clients, a seed.
  */
 import { writeSync } from 'node:fs';
 import { createInterface } from 'node:readline';

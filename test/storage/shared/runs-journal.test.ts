@@ -1,4 +1,7 @@
-/** The journal of shared runs over a database in memory: its suite, boxes that take actors from each other, and its rows. Test thread. */
+/**
+ * The journal of shared runs over a database in memory: its suite, boxes that take actors from each other, and its
+ * rows. Test thread.
+ */
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
