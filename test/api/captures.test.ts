@@ -328,7 +328,7 @@ describe('access to captures', () => {
       expect((await call(service, STATIC_KEY, 'POST', path, wrong)).status).toBe(422);
   });
 
-  it('others get the same answer to a malformed request as for an unknown path', async () => {
+  it('callers without a credential get the same answer to a malformed request as for an unknown path', async () => {
     for (const path of ['/capture/runs?limit=x', '/capture/exchanges/x', '/capture/runs?cursor=no']) {
       const answer = await call(service, '', 'GET', path);
       expect(readable(answer)).toEqual(readable(await call(service, '', 'GET', '/captured/nothing')));

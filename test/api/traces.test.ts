@@ -430,7 +430,7 @@ describe.each([
     while (merged.length === 0) await new Promise((resolve) => setImmediate(resolve));
     expect([...process.tables.range(UNFINISHED_TRACES, { prefix: [] })]).toHaveLength(1);
     await restart();
-    // The first call wakes nothing, because another box may be working on the trace.
+    // The first call resumes nothing, because another box may be working on the trace.
     expect(await process.patternMakers.resume(true)).toBe(0);
     expect(await process.patternMakers.resume(true)).toBe(1);
     expect(await process.settled('/v1/traces/t-2')).toMatchObject({ status: 'done', pattern_ids: ['pat_0'] });

@@ -256,7 +256,7 @@ describe('a text without its run', () => {
     "Don't send it twice: I'll wait for the GitHub Action.",
     'Encode it as UTF-8 and hash it with SHA-256.',
     'kubectl get pods --all-namespaces',
-  ])('keeps what carries the rule: %j', (text) => {
+  ])('keeps every value that is part of the rule: %j', (text) => {
     expect(generalizeText(text)).toBe(text);
   });
 

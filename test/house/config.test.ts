@@ -372,7 +372,7 @@ describe('a bad value', () => {
     });
   });
 
-  it('is not a key that no engine uses: such a key is named, and its value never shown', () => {
+  it('is not a key that no engine uses, which is only named; an invalid key is refused without its value', () => {
     const { unused_keys } = gateway({}, { VECTOR_STORE_API_KEY: 'hunter2', AUTH_DB_SERVICE_KEY: '' });
     expect(unused_keys).toEqual(['VECTOR_STORE_API_KEY']);
     expect(refusal({ AUTH_DB_SERVICE_KEY: 'hunter2 is the password' })).not.toContain('hunter2');

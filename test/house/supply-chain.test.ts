@@ -83,7 +83,7 @@ describe('the lock files of clients that tests run', () => {
     entry.isDirectory(),
   );
 
-  it.each(folders.map(({ name }) => name))('has one version and a hash for every package: %s', (name) => {
+  it.each(folders.map(({ name }) => name))('have one version and a hash for every package: %s', (name) => {
     const lock = JSON.parse(read(`test/real-clients/${name}/package-lock.json`)) as {
       packages: Record<string, Locked & { dependencies?: Record<string, string>; resolved?: string }>;
     };

@@ -591,7 +591,7 @@ describe('keys recognized by their name', () => {
     'api_key = …;',
     'https://host/path?api_key=…&page=2',
     'AccountName=a;AccountKey=…;Suffix=b',
-  ])('%s', (text) => {
+  ])('include %s', (text) => {
     const body = `before ${text.replace('…', secret)} after`;
     const expected = `before ${text.replace('…', MASK)} after`;
     expect(maskBody(body)).toBe(expected);
@@ -619,7 +619,7 @@ describe('keys recognized by their name', () => {
     'arn:aws:secretsmanager:us-east-1:123456789012:secret:…',
     'the api_key … is unknown',
     'CACHE_KEY=…',
-  ])('and not %s', (text) => {
+  ])('do not include %s', (text) => {
     const body = `before ${text.replace('…', secret)} after`;
     expect(maskBody(body)).toBe(body);
   });

@@ -535,7 +535,7 @@ describe('an actor that a store reads later', () => {
     expect(host.stats().kinds.ledger).toMatchObject({ live: 1, mailbox_depth: 0, activations: 1 });
   });
 
-  it('does not hinder other actors, and counts among the living', async () => {
+  it('does not hinder other actors, and counts against the maximum number of actors', async () => {
     const { ask, load, add } = setUpFar({ max_live: 2 });
     await add(1, 'a');
     const slow = ask('read', null, 'b');

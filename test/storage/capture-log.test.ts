@@ -356,7 +356,7 @@ describe('the capture log', () => {
       expect(same(reader.body(id, 'request'), Buffer.from(`${id - 1}`))).toBe(true);
   });
 
-  it('decompressed bodies take at most twice their size in memory', async () => {
+  it('gives decompressed bodies that take at most twice their size in memory', async () => {
     const text = Buffer.from('a few words of an answer, '.repeat(20));
     const block = encodeBlock([draftRecord(0, [], [text], [], [text], text)], null, 'patient');
     const head = readBlockHead(block);
@@ -381,7 +381,7 @@ describe('the capture log', () => {
     }
   });
 
-  it('the log refuses an append after close', async () => {
+  it('refuses an append after close', async () => {
     const log = await openLog(makeFolder());
     await log.close();
     await expect(log.append([makeExchange()])).rejects.toThrow('closed');

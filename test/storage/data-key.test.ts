@@ -13,7 +13,7 @@ const bytes = randomBytes(32);
 const place = Buffer.from('here');
 
 describe('a sealed value', () => {
-  it('can be read in its place with the key', () => {
+  it('opens in its place with the key', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 5_000 }), fc.uint8Array(), fc.nat(9), (plain, at, room) => {
         const sealed = new DataKey(bytes).sealer('rows').seal(plain, at, room).subarray(room);
@@ -64,14 +64,14 @@ describe('a sealed value', () => {
         expect(reader.open(reader.seal(place, place), place)).toEqual(place);
       }
   });
+});
 
-  it('the name of a key is always the same, and differs between keys', () => {
-    const name = new DataKey(bytes).nameOf('attachment', 'abc');
-    expect(name).toMatch(/^[0-9a-f]{64}$/);
-    expect(new DataKey(bytes).nameOf('attachment', 'abc')).toBe(name);
-    expect(new DataKey(randomBytes(32)).nameOf('attachment', 'abc')).not.toBe(name);
-    expect(new DataKey(bytes).id).toMatch(/^[0-9a-f]{16}$/);
-  });
+it('the name of a text is always the same under one key, and differs between keys', () => {
+  const name = new DataKey(bytes).nameOf('attachment', 'abc');
+  expect(name).toMatch(/^[0-9a-f]{64}$/);
+  expect(new DataKey(bytes).nameOf('attachment', 'abc')).toBe(name);
+  expect(new DataKey(randomBytes(32)).nameOf('attachment', 'abc')).not.toBe(name);
+  expect(new DataKey(bytes).id).toMatch(/^[0-9a-f]{16}$/);
 });
 
 describe('a key file', () => {

@@ -152,7 +152,7 @@ describe('an error says what to do:', () => {
     's3://bucket?endpoint=http://storage.example',
     's3://bucket?endpoint=https://user:secret-word@storage.example',
     's3://key:secret-word@bucket',
-  ])('a refused credential is not repeated in the error: %s', async (place) => {
+  ])('for a wrong place, without a credential that it contains: %s', async (place) => {
     const thrown = (await openStore(place).catch((error: unknown) => error)) as StoreError;
     expect(thrown).toBeInstanceOf(StoreError);
     expect(thrown.message).toMatch(/like s3:\/\/bucket|is an https:\/\/ address/);

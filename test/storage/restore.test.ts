@@ -269,7 +269,7 @@ describe('a manipulated plan', () => {
 
   it.each<[string, (data: string, victim: string) => object]>([
     ['removes a file elsewhere', (_data, victim) => ({ removals: [victim] })],
-    ['climbs', (data) => ({ removals: [`${data}/../victim`] })],
+    ['leaves DATA_DIR by `..`', (data) => ({ removals: [`${data}/../victim`] })],
     [
       'removes what no change of the key removes',
       (data) => ({ removals: [join(data, 'secrets', 'jwt-secret')] }),
@@ -281,13 +281,13 @@ describe('a manipulated plan', () => {
       (data, victim) => ({ moves: [{ from: join(data, 'main.mdb.rekey'), to: victim }] }),
     ],
     [
-      'undoes elsewhere',
+      'undoes a move elsewhere',
       (_data, victim) => ({ state: 'writing', moves: [{ from: `${victim}`, to: `${victim}.x` }] }),
     ],
-    ['claims elsewhere', (_data, victim) => ({ claims: [victim] })],
+    ['claims a file elsewhere', (_data, victim) => ({ claims: [victim] })],
     ['has a relative path', () => ({ removals: ['victim'] })],
     ['has a NUL in a path', (data) => ({ removals: [`${data}/runs.1.redo\0`] })],
-  ])('and that %s is refused', { tags: 'long' }, async (_what, make) => {
+  ])('that %s is refused', { tags: 'long' }, async (_what, make) => {
     const { victim, data_dir } = place({});
     writeFileSync(victim, 'mine');
     const spot = place(make(data_dir, victim));
