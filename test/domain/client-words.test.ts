@@ -11,7 +11,7 @@ it.each([
   ['<environment_context>\n<cwd>/a</cwd>\n</environment_context>', ''],
   ['Fix it. <system-reminder>not closed', 'Fix it.'],
   ['What does <system> mean?', 'What does <system> mean?'],
-])('strips %j', (text, rest) => {
+])('the client’s words are removed from %j', (text, rest) => {
   expect(stripClientWords(text)).toBe(rest);
 });
 

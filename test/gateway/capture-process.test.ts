@@ -171,7 +171,7 @@ describe('the capture process and the serving process', () => {
   });
 });
 
-it('refuse to start with a folder in the place of the database', async () => {
+it('a gateway does not start with a folder in the place of the database', async () => {
   mkdirSync(db);
   const child = new CliChild(['gateway', '--port', '0', '--db', db], { env: { DATA_DIR: folder } });
   const { code, stderr } = await child.ended;

@@ -130,7 +130,7 @@ it.each([
   ['CLOSED', 'gateway_stopped'],
   ['EWHATEVER', 'upstream_failed'],
   ['', 'upstream_failed'],
-])('finds the cause of %s', (code, cause) => {
+])('the cause of an end is found for the code %j', (code, cause) => {
   expect(findEndCause(code)).toBe(cause);
   expect(END_CAUSES).toContain(cause);
 });

@@ -45,7 +45,7 @@ it.each([
     GIB,
     0.5,
   ],
-])('grows with %s, up to a bound and little by little', (_of, wait, packed, most) => {
+])('the share grows with %s, up to a bound and little by little', (_of, wait, packed, most) => {
   let before = LEAST_SHARE;
   for (let part = 0.01; part <= 1; part += 0.01) {
     const share = chooseTidyShare({ ...NOTHING, ...wait(part) }, packed);

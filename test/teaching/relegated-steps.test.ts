@@ -66,7 +66,7 @@ it.each<[NonNullable<RelegatedStepFilter['outcome']> | 'any', number[]]>([
   ['disagreed', [6, 4]],
   ['served', [5]],
 ])(
-  'lists steps with the outcome %s, newest first, with pages of any size and in any amount of time',
+  'the list has the steps with the outcome %s, newest first, with pages of any size and in any amount of time',
   (outcome, ids) => {
     const filter = outcome === 'any' ? {} : { outcome };
     for (const limit of [1, 2, 10])
