@@ -11,7 +11,7 @@ import { ControlPlaneChild, type Person } from '../fixtures/control-plane.ts';
 const SECRET = 'whsec_full';
 const THIN_SECRET = 'whsec_thin';
 
-/** Objects by path; a missing one is 404. */
+/** Objects by path. The processor answers 404 for a missing one. */
 const objects = new Map<string, unknown>();
 let isDown = false;
 /** Forms that were posted, by path. */

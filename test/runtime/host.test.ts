@@ -686,7 +686,7 @@ describe('an actor with another owner', () => {
   });
 
   it('handles the messages that waited after it is loaded again', async () => {
-    // Each message has two effects, an answer and a count. So two messages reach the bound.
+    // Each message has two effects, an answer and a count. So a single message reaches the bound, and the others wait.
     const { ask, journal, turns, load, add } = setUpFar({ max_held_effects: 2 });
     await add(1);
     const asks = [2, 3, 4].map((amount) => ask('add', amount));

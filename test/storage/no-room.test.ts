@@ -9,7 +9,8 @@ import { LmdbTables } from '../../src/storage/lmdb/tables.ts';
 import { canMount, SmallDisk } from '../fixtures/small-disk.ts';
 import { makeExchange } from './captured.ts';
 
-// With paths of eight digits, lmdb's own error text is longer than its buffer.
+// So many rows that writes fail at offsets of eight digits. There lmdb's own error text is longer than its buffer, so the
+// room must be checked before lmdb writes.
 const ROWS = 40;
 const ROW = 'r'.repeat(1 << 20);
 

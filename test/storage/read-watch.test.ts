@@ -149,7 +149,7 @@ describe('the watch over reads of main.mdb and runs.mdb', () => {
     const { ended } = await holdRead(paths.main, true);
     reads.look();
     expect(told).toMatchObject([{ path: paths.main, done: 'asked' }]);
-    // 128 and the number of SIGTERM.
+    // The shell exits with 128 plus the number of SIGTERM.
     expect((await ended)[0]).toBe(143);
     reads.look();
     expect(told).toHaveLength(1);

@@ -10,7 +10,7 @@ import { leaveOutEnded } from '../../src/teaching/silent-changes.ts';
 import { teachStudent } from '../../src/teaching/taught-student.ts';
 import { callAnswer, makeOrderStep } from '../student/model/made-steps.ts';
 
-/** Numbers in an order that does not depend on time: orders of 0 … 210. */
+/** Numbers of orders, from 0 to 210. Their sequence does not depend on time. */
 const orderAt = (i: number): number => (i * 37) % 211;
 const nameOf = (run: GoldenRun): string => {
   const block = run.steps[0]!.answer!.content[0]!;
