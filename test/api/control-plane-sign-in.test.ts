@@ -96,7 +96,7 @@ describe('a provider that publishes its keys', { tags: 'long' }, () => {
   }, 400_000);
 });
 
-/** For the tests below, except those with a separate limit. */
+/** The service of the tests below, except those with a separate limit. */
 const api = new ControlPlaneChild({ CORS_ALLOWED_ORIGINS: 'https://dash.example', SERVER_THREADS: '2' });
 beforeAll(() => api.start());
 afterAll(() => api[Symbol.asyncDispose]());

@@ -15,7 +15,7 @@ import { WholeService } from '../fixtures/whole-service.ts';
 const KEY = 'key-of-many-threads';
 const CUSTOMERS = ['alice', 'bob', 'carol'];
 const ROUNDS = 12;
-/** Number of requests after each write, which very probably reach each thread. */
+/** Number of requests after each write. In all rounds together, they very probably reach each thread. */
 const LOOKS = 4;
 const folder = mkdtempSync(join(tmpdir(), 'understudy-patterns-'));
 const roleFile = join(folder, 'role');

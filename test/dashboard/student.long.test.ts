@@ -56,7 +56,7 @@ describe.skipIf(findChromium() === null)('the Student page', () => {
   const directory = join(service.dir, 'student');
   const ENV = {
     SVC_DISTILL_DIR: directory,
-    // Every second covered step also goes to the upstream.
+    // About half of the covered steps also go to the upstream.
     GW_RELEGATION_AUDIT: '0.5',
     GW_STUDENT_TIMEOUT_MS: '60000',
     GW_PRICES: PRICES,

@@ -67,9 +67,9 @@ function readElsewhere(folder: string): { events: number; rows: number; steps: n
 }
 
 /**
- * Runs a process that logs steps until it is killed after this many acknowledgements.
- * @returns the last acknowledged step. Each step waits until the previous one was reported, because the event loop
- *   writes to a pipe that is briefly full.
+ * Runs a process that logs steps until it is killed after this many acknowledgements. Each step waits until the
+ * previous one was reported, because only the event loop can write a report while the pipe to the test is full.
+ * @returns the last acknowledged step
  */
 function killWriter(folder: string, from: number, after: number, host = 0, key = 'a'): Promise<number> {
   const program = `
