@@ -253,48 +253,52 @@ describe.runIf(canTunnel)('permessage-deflate', () => {
     ],
   ];
 
-  it.each(parameters)('works through the gateway: %s', { timeout: SECTION_MS }, async (_name, offered, taken) => {
-    const server = new WebSocketServer({
-      ...{ port: 0, host: '127.0.0.1', perMessageDeflate: { threshold: 0, ...taken } },
-    });
-    await once(server, 'listening');
-    const gateway = await startTestGateway(`http://127.0.0.1:${portOf(server)}`);
-    const talk = async (url: string) => {
-      const connected = once(server, 'connection') as Promise<[WebSocket]>;
-      const client = new WebSocket(url, {
-        ca: TEST_CERTIFICATE,
-        perMessageDeflate: { threshold: 0, ...offered },
+  it.each(parameters)(
+    'works through the gateway: %s',
+    { timeout: SECTION_MS },
+    async (_name, offered, taken) => {
+      const server = new WebSocketServer({
+        ...{ port: 0, host: '127.0.0.1', perMessageDeflate: { threshold: 0, ...taken } },
       });
-      const opened = once(client, 'open');
-      const [there] = await connected;
-      const above = watchBytes(there);
-      there.on('message', (data, isBinary) => there.send(data, { binary: isBinary }));
-      await opened;
-      const below = watchBytes(client);
-      const agreed = client.extensions;
-      for (const size of [0, 1, 100, 4_096, 40_000, 131_072]) {
-        for (const sent of [Buffer.alloc(size, `row ${size}: `), Buffer.alloc(size, 'a')]) {
-          client.send(sent, { binary: size % 2 === 0 });
-          const [got] = (await once(client, 'message')) as [Buffer];
-          expect(got.equals(sent)).toBe(true);
+      await once(server, 'listening');
+      const gateway = await startTestGateway(`http://127.0.0.1:${portOf(server)}`);
+      const talk = async (url: string) => {
+        const connected = once(server, 'connection') as Promise<[WebSocket]>;
+        const client = new WebSocket(url, {
+          ca: TEST_CERTIFICATE,
+          perMessageDeflate: { threshold: 0, ...offered },
+        });
+        const opened = once(client, 'open');
+        const [there] = await connected;
+        const above = watchBytes(there);
+        there.on('message', (data, isBinary) => there.send(data, { binary: isBinary }));
+        await opened;
+        const below = watchBytes(client);
+        const agreed = client.extensions;
+        for (const size of [0, 1, 100, 4_096, 40_000, 131_072]) {
+          for (const sent of [Buffer.alloc(size, `row ${size}: `), Buffer.alloc(size, 'a')]) {
+            client.send(sent, { binary: size % 2 === 0 });
+            const [got] = (await once(client, 'message')) as [Buffer];
+            expect(got.equals(sent)).toBe(true);
+          }
         }
-      }
-      // A message in several frames, then an uncompressed one.
-      client.send('in ', { fin: false });
-      client.send('pieces', { fin: true });
-      expect(String((await once(client, 'message'))[0])).toBe('in pieces');
-      client.send('plain', { compress: false });
-      expect(String((await once(client, 'message'))[0])).toBe('plain');
-      client.close(1000);
-      await Promise.all([once(client, 'close'), once(there, 'close')]);
-      expect(above.came()).toBe(below.went());
-      expect(below.came()).toBe(above.went());
-      return agreed;
-    };
-    const direct = await talk(`ws://127.0.0.1:${portOf(server)}`);
-    expect(direct).toMatch(/^permessage-deflate/);
-    expect(await talk(gateway.url.replace('http', 'ws'))).toBe(direct);
-    await gateway.close();
-    server.close();
-  });
+        // A message in several frames, then an uncompressed one.
+        client.send('in ', { fin: false });
+        client.send('pieces', { fin: true });
+        expect(String((await once(client, 'message'))[0])).toBe('in pieces');
+        client.send('plain', { compress: false });
+        expect(String((await once(client, 'message'))[0])).toBe('plain');
+        client.close(1000);
+        await Promise.all([once(client, 'close'), once(there, 'close')]);
+        expect(above.came()).toBe(below.went());
+        expect(below.came()).toBe(above.went());
+        return agreed;
+      };
+      const direct = await talk(`ws://127.0.0.1:${portOf(server)}`);
+      expect(direct).toMatch(/^permessage-deflate/);
+      expect(await talk(gateway.url.replace('http', 'ws'))).toBe(direct);
+      await gateway.close();
+      server.close();
+    },
+  );
 });

@@ -145,11 +145,7 @@ describe('the check of the import direction', () => {
       { 'src/utils/a.ts': '' },
       'src/utils/a.ts: no room of the tree has this name',
     ],
-    [
-      'a file without a place',
-      { 'src/helpers.ts': '' },
-      'src/helpers.ts: no room of the tree has this name',
-    ],
+    ['a file without a place', { 'src/helpers.ts': '' }, 'src/helpers.ts: no room of the tree has this name'],
     ...[
       'process.env.HOME',
       "process['env'].HOME",
