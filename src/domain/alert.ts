@@ -47,7 +47,7 @@ export const ALERT_BOUNDS = {
   outbox: 500,
 } as const;
 
-/** In `main.mdb`, [org, alert] → AlertRow; org is '' if captures belong to no organization. */
+/** Tables of `main.mdb`. This one maps [org, alert] to AlertRow; org is '' if captures belong to no organization. */
 export const ALERTS = 'alerts';
 /** [org, alert] → AlertState. */
 export const ALERT_STATES = 'alert_states';
@@ -76,7 +76,7 @@ export interface AlertRule {
   query: string;
   /** For `share`: a query that selects all runs; the share of them that `query` selects is measured. */
   of_query: string;
-  /** For `quota_left`: the provider's label; '': the provider with the least. */
+  /** For `quota_left`: the provider's label; '': the provider that has the least quota left. */
   provider: string;
   fires: AlertSide;
   threshold: number;

@@ -65,7 +65,8 @@ export interface CacheLook {
    */
   compared_with: number | null;
   /**
-   * Tokens of that prompt that the provider had cached. An estimate if `is_estimate` is true; null: unknown.
+   * Tokens of the prompt of `compared_with` that the provider had cached; null: unknown. An estimate if `is_estimate` is
+   * true.
    */
   expected_tokens: number | null;
   /** Tokens that the turn read from the cache; null: not reported. */
@@ -144,7 +145,7 @@ export interface CachePeriod extends CacheTotals {
 export const CACHE_ROWS = 200;
 
 /**
- * The cost of a miss: the tokens were written to the cache again, or read at the full price.
+ * Computes the additional cost of a miss: the lost tokens were written to the cache again, or read at the full price.
  * @param usage of the turn; the input excludes cached tokens
  * @returns dollars; null if the tokens are unknown
  */

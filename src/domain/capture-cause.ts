@@ -82,8 +82,8 @@ const DAMAGE_CODES = new Set(['not_a_capture', 'truncated', 'damaged', 'newer_fo
 const SYSTEM_CODE = /^E[A-Z0-9]+$/;
 
 /**
- * The storage problem that made a write fail. @returns null: the error does not concern the storage, so the content or
- * the program is the cause
+ * Finds the storage problem that made a write fail.
+ * @returns null: the error does not concern the storage, so the content or the program is the cause
  */
 export function findPlaceCause(thrown: unknown): PlaceCause | null {
   if (!(thrown instanceof Error)) return null;

@@ -91,7 +91,8 @@ export class CapturedMonitor {
     { request, answer }: NormalTurn,
   ): void {
     const conversation = this.#find(exchange.conversation, request.messages);
-    // The client did not continue from the earlier answer.
+    // The client repeats the request instead of continuing from the earlier answer, so the calls of that answer get no
+    // results.
     if (exchange.is_retry && exchange.is_answered) conversation.waiting.length = 0;
     this.#settle(conversation, listResults(request.messages));
     if (exchange.is_answered) this.#addAnswer(conversation, exchange.id, answer.content);
@@ -137,7 +138,7 @@ export class CapturedMonitor {
     }
   }
 
-  /** Judges the waiting calls in their order. The next request contains all their results. */
+  /** Judges all waiting calls in their order. A call without a result in `results` is judged without one. */
   #settle(conversation: MonitoredConversation, results: readonly ToolResult[]): void {
     const { waiting } = conversation;
     if (waiting.length === 0) return;

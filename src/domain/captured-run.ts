@@ -95,7 +95,7 @@ export interface WindowSums {
   is_whole: boolean;
 }
 
-/** Reads captures. */
+/** Sends questions to a capture reader. */
 export interface CaptureAsker {
   /** @throws CatalogueError `unavailable` or `deadline_exceeded` (rejects) */
   ask(question: CaptureQuestion): Promise<CaptureAnswer>;
@@ -206,9 +206,9 @@ export interface CapturedRunRow {
 /** A stored exchange that the index lacks, with what is known without reading its bodies. */
 export interface ExchangeBeingIndexed {
   exchange_id: number;
-  /** The name in its request; null: the request names none, or the index has to find it. */
+  /** The run that the request names; null: it names none, or only the index can find the run. */
   run_id: string | null;
-  /** Whether the list has a row of that run, from earlier exchanges. */
+  /** Whether the list has a row of `run_id`, from earlier exchanges. */
   run_is_listed: boolean;
   provider: string;
   kind: ExchangeKind;
@@ -230,9 +230,9 @@ export interface ExchangeBeingIndexed {
 export interface BeingIndexed {
   /** Number of all these exchanges. */
   stored: number;
-  /** The newest of them were tested with the query: this many. */
+  /** Number of these exchanges, the newest ones, that were tested with the query. */
   examined: number;
-  /** Number of tested exchanges that the query may select, which are not shown. */
+  /** Number of tested exchanges of which it is not known yet whether the query selects them. They are not shown. */
   undecided: number;
   /** Newest first. */
   exchanges: ExchangeBeingIndexed[];
@@ -244,7 +244,7 @@ interface ActivityCounts {
   turns: number;
   errors: number;
   student_turns: number;
-  /** Without those of a cache. */
+  /** Without the tokens that were read from a cache or written to it. */
   input_tokens: number;
   output_tokens: number;
   cache_read_tokens: number;

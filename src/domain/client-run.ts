@@ -22,8 +22,8 @@ export interface ClientRun {
 }
 
 /**
- * Lengths between which a client's header names a session. For an operator's own header (`SVC_RUN_HEADERS`) only the
- * maximum applies.
+ * Minimum and maximum length of a session's name in a client's header. For an operator's own header
+ * (`SVC_RUN_HEADERS`), only the maximum applies.
  */
 const ID_CHARACTERS_MIN = 8;
 const ID_CHARACTERS_MAX = 200;
@@ -99,7 +99,8 @@ export function readClientRun(
 }
 
 /**
- * Whether an operator's header may name runs. Values of credential headers are masked before they are read.
+ * Whether an operator's header may name runs. A credential header may not, because its value is masked before it is
+ * read.
  * @param name in lower case
  */
 export function isRunHeader(name: string): boolean {

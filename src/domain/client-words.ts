@@ -3,7 +3,7 @@
  * user did not say it, so it is not part of the task. Pure; any thread.
  */
 
-/** The elements that enclose such text: Claude Code and Codex; Cline and its relatives. */
+/** The elements in which Claude Code, Codex, Cline and Cline's relatives enclose the text that they add. */
 const ELEMENTS = [
   'system-reminder',
   'environment_context',
@@ -15,12 +15,15 @@ const ELEMENTS = [
 const REMOVED = 64;
 const ALONE = new RegExp(String.raw`^\s*<(${ELEMENTS.join('|')})>[\s\S]*</\1>\s*$`);
 
-/** Whether a text consists only of such an element. */
+/** Whether a text consists only of an element that a client has added. */
 export function isClientWords(text: string): boolean {
   return ALONE.test(text);
 }
 
-/** Removes such elements (the last one may lack its end), and the white space around the rest. */
+/**
+ * Removes the elements that a client has added, and the white space around the remaining text. An element without an end
+ * extends to the end of the text.
+ */
 export function stripClientWords(text: string): string {
   let rest = text;
   for (const element of ELEMENTS) {

@@ -165,7 +165,10 @@ export class EchoCheck {
     return best.length === 0 ? null : { answers: best, from: best[0]!.before };
   }
 
-  /** For a rewritten history: the latest answer, found by the id of a call. */
+  /**
+   * Finds the latest answer by the id of one of its calls, because the client may have rewritten the history before it.
+   * Returns null if no id of its calls is in the messages.
+   */
   #findByCall(messages: readonly TurnMessage[]): { answers: OpenAnswer[]; from: number } | null {
     const open = this.#open.at(-1);
     const end = messages.findLastIndex(isAssistant);
@@ -202,7 +205,7 @@ function readSaid(content: readonly TurnBlock[]): Said | null {
   return text.length + characters > ANSWER_CHARACTERS ? null : { text, calls };
 }
 
-/** A digest of a message: its words, its calls and the ids of its results, without cache markers. */
+/** A digest of a message: its role, texts and media, the ids and names of its calls, and the ids of its results. */
 function nameMessage({ role, content }: TurnMessage): string {
   let text = role === 'tool' ? 'user' : role;
   for (const block of content) {
@@ -309,8 +312,9 @@ function formOf(id: string): string {
 }
 
 /**
- * A call's arguments in a canonical text. Missing arguments, an empty object and null are equal, and so are a null
- * field and a missing one.
+ * Writes a call's arguments as canonical text. Missing arguments, an empty object and null are equal, and so are a null
+ * field and a missing one. A string that is not JSON stays unchanged. The text is '' if the arguments are nested too
+ * deep.
  */
 export function canonicalInput(input: unknown): string {
   let value = input;
@@ -339,12 +343,15 @@ function dropNulls(value: unknown): unknown {
   );
 }
 
-/** Whether the id comes from the provider; otherwise our reading numbers the calls. */
+/** Whether the id comes from the provider. If the provider sends none, the decoder numbers the calls. */
 function isTold(id: string): boolean {
   return id !== '' && !id.startsWith('order:');
 }
 
-/** Whether all calls have the same ids, or all have different ones. */
+/**
+ * Whether all calls have the same ids, or all have different ones. Also true if an id does not come from the provider,
+ * because such ids prove nothing.
+ */
 function hasSameIds(read: readonly ReadCall[], repeated: readonly ReadCall[]): boolean {
   const told = read.filter(({ id }, at) => isTold(id) && isTold(repeated[at]!.id));
   if (told.length < read.length) return true;

@@ -3,7 +3,7 @@
  * thread.
  */
 
-/** Append only, because exchanges in transit to the writer contain the index. */
+/** Never remove or rename a word, because stored exchanges contain it. */
 export const END_CAUSES = [
   'client_gone',
   'client_protocol',

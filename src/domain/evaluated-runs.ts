@@ -32,7 +32,10 @@ export interface EvaluatedSteps {
   pending: PendingStreak | null;
 }
 
-/** The stored value of an evaluation: `2 * told + (due ? 1 : 0)`, where `told` is the streak's level after it. */
+/**
+ * The stored value of an evaluation: `2 * told + (due ? 1 : 0)`. `told` is the highest level of the streak's texts that
+ * were returned up to and including this evaluation; 0: the steps end without a streak.
+ */
 type Entry = number;
 
 /** Entries by digest, oldest first. Each map but the last is full. No map is ever changed: a change copies the last one. */
@@ -46,7 +49,7 @@ export interface Handout {
   due: boolean;
   /** Whether the same steps were evaluated before; then the answer is the same. */
   is_repeat: boolean;
-  /** The digests under which {@link keepEntry} must store it. */
+  /** The digests under which {@link keepEntry} must store `entry`; empty for a repetition. */
   keys: readonly string[];
   entry: Entry;
 }
@@ -73,7 +76,7 @@ export function handOut(
   return { due, is_repeat: false, keys, entry: 2 * after + (due ? 1 : 0) };
 }
 
-/** The evaluation of the longest proper prefix of these steps. */
+/** Finds the longest proper prefix of the steps that was evaluated before; null if none was. */
 function findEarlier(
   runs: EvaluatedRuns,
   digests: readonly string[],

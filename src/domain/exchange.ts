@@ -10,7 +10,9 @@
 import type { ChildKind } from './child-kind.ts';
 import type { EndCause } from './end-cause.ts';
 
-/** A turn is one answer of a model in a conversation; everything else (counting tokens, listing models) is other. */
+/**
+ * `turn`: a model answers in a conversation. `other`: anything else, such as counting tokens or listing models.
+ */
 export type ExchangeKind = 'turn' | 'other';
 
 /** Who answered. `student` occurs only with relegation. */
@@ -34,11 +36,11 @@ export type ApiShape =
   | 'bedrock_invoke';
 
 /**
- * Common properties of one client's requests. Usually one object for all of them, so that derived data is computed
- * once.
+ * What one client's requests have in common. Requests with the same form usually share one object, so that data derived
+ * from the form is computed once.
  */
 export interface RequestForm {
-  /** Flat [name, value, …] in wire order. Each varying value is taken from one of these requests. */
+  /** Flat [name, value, …] in wire order. Each varying value is an example, from one of the requests. */
   headers: readonly string[];
   /** Positions of the varying values, in ascending order. */
   varying: readonly number[];
@@ -86,7 +88,7 @@ export interface CapturedExchange {
   first_byte_ms: number | null;
   duration_ms: number;
   aborted: boolean;
-  /** Who ended it, and why; absent if it succeeded. */
+  /** Who ended the exchange, and why; absent if it succeeded. */
   end_cause?: EndCause | undefined;
   /** Whether a body was longer than the capture limit. The stored copy is then its beginning. */
   truncated: boolean;
@@ -128,7 +130,7 @@ export interface TokenUsage {
   tier?: string;
 }
 
-/** Unknown usage. A new object each time, because readers fill it in. */
+/** Makes usage whose counts are all unknown; a new object at each call, because the caller fills in the counts. */
 export function unknownUsage(): TokenUsage {
   return {
     input_tokens: null,
@@ -187,8 +189,8 @@ export interface RecordedDecision {
   kind: string | null;
   score: number | null;
   /**
-   * The student's answer as blocks of turn.ts, if the upstream was asked for comparison; null without one, or if it
-   * is too long. Numbers keep their digits (`std/exact-json.ts`).
+   * The student's answer as blocks of turn.ts, if the upstream was asked for comparison. null: there was no comparison,
+   * or the answer is too long. Numbers keep their digits (`std/exact-json.ts`).
    */
   answer: readonly object[] | null;
 }

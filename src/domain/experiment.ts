@@ -78,7 +78,7 @@ export interface ExperimentReport {
   };
   /** Units with runs in both arms. */
   mixed_units: number;
-  /** Names of the first of them. */
+  /** Names of the first MIXED_NAMES mixed units. */
   mixed_unit_names: string[];
   by_version: VersionReport[];
 }
@@ -88,8 +88,8 @@ type ArmName = 'on' | 'off';
 /** SRM is reported at this level (contract document 4, "Experiments"), which is strict enough for frequent checks. */
 const SRM_P_VALUE = 0.001;
 /**
- * If fewer units are expected in an arm, SRM is not tested (contract document 4, "Experiments"), because the chi-square approximation
- * fails.
+ * If fewer units are expected in an arm, SRM is not tested (contract document 4, "Experiments"), because the chi-square
+ * approximation fails.
  */
 const SRM_UNITS_AN_ARM = 8;
 /** Maximum number of named units. */

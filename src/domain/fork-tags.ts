@@ -3,7 +3,7 @@
  * `--verify`. Pure; any thread, browser.
  */
 
-/** Tags of a fork that was judged. */
+/** Tags of a fork that `--verify` has judged. */
 export const VERIFY_TAGS = { passed: 'verify:passed', failed: 'verify:failed' } as const;
 
 const RUN_PREFIX = 'fork-of:';

@@ -103,7 +103,7 @@ export function readGathered(value: Uint8Array): StoredStep[] {
   });
 }
 
-/** The first steps of a run with a greater index than `after`, in order, in rows of either table. */
+/** Reads the first steps of a run with a greater index than `after` (null: all steps), in order, from both tables. */
 export function readSteps(
   tables: StepTables,
   { org_id, run_id }: { org_id: string; run_id: string },

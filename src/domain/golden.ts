@@ -109,7 +109,7 @@ export interface GoldenVerdict {
   reasons: GoldenReason[];
 }
 
-/** Maximum number of disjoint ranges of a run's seq numbers. If the numbers arrive in order, there is one range. */
+/** Maximum number of disjoint ranges of a run's seq numbers. Numbers without a gap are one range. */
 export const MAX_SEQ_RANGES = 1024;
 
 /** Maximum number of different failed calls that have no successful retry yet. */
@@ -267,8 +267,8 @@ export class GoldenTally {
 
   /**
    * The verdict on the exchanges added so far.
-   * @param lastCallsTools whether the last turn's answer calls a tool, if its stop reason does not tell (responses);
-   *   null if unknown, which counts as false
+   * @param lastCallsTools whether the last turn's answer calls a tool; needed for `responses`, whose stop reason does
+   *   not show it. null if unknown, which counts as false
    */
   judge(lastCallsTools: boolean | null = null): GoldenVerdict {
     const reasons: GoldenReason[] = [];

@@ -76,7 +76,7 @@ export function readPattern(key: Key, row: PatternRow): Pattern {
   return { pattern_id, tier, org_id, project_id, ...row };
 }
 
-/** A vector's head: its factor. Three vectors of 1,024 numbers fit on a page of LMDB. */
+/** Size of the factor at the start of an encoded vector. Three vectors of 1,024 numbers fit on a page of LMDB. */
 const VECTOR_HEAD_BYTES = 4;
 
 /**
@@ -105,7 +105,7 @@ export function encodeVector(vector: Float32Array): Buffer {
 
 /**
  * Decodes a vector.
- * @returns undefined if it has another number of dimensions
+ * @returns undefined if the bytes are not a vector with this number of dimensions
  */
 export function decodeVector(bytes: unknown, dimensions: number): Float32Array | undefined {
   if (!(bytes instanceof Uint8Array)) return undefined;
@@ -149,7 +149,7 @@ function decodeFloats(bytes: Uint8Array, dimensions: number): Float32Array | und
   return roundVector(Float32Array.from({ length: dimensions }, (_, at) => view.getFloat32(at * 4, true)));
 }
 
-/** Offset of the numbers. */
+/** Offset of the 9-bit integers in an encoded vector. */
 function numbersAt(dimensions: number): number {
   return VECTOR_HEAD_BYTES + countBlocks(dimensions);
 }

@@ -28,7 +28,8 @@ export interface Price extends TierPrice {
 /** The part of a tier's name that says that Anthropic computed the answer in the US only (`usage.inference_geo`). */
 const US_TIER = 'us';
 /**
- * The factor of this tier for all rates, the same for all models that offer it (platform.claude.com, "Data residency").
+ * The factor of the US tier for all rates, the same for all models that offer it (platform.claude.com, "Data
+ * residency").
  */
 const US_FACTOR = 1.1;
 
@@ -58,8 +59,9 @@ const REMEMBERED_MODELS = 1_024;
 
 /**
  * Finds the price of a model at a tier of service.
- * @param tier absent: the standard tier. Prices of other tiers differ by model and are never guessed from the standard price.
- * Only the price of computation in the US (`us`, or `…+us`) follows from the price of the tier before it
+ * @param tier absent: the standard tier. Prices of other tiers differ by model and are not derived from the standard
+ *   price, except for computation in the US: the price of `us` follows from the standard price, that of `x+us` from the
+ *   price of `x`
  * @returns null if the model has no price, not even a guessed one, or none at this tier
  */
 export function findPrice(prices: Prices, model: string, tier?: string): FoundPrice | null {

@@ -45,8 +45,8 @@ const VERTEX_REGIONS = [
 ];
 
 /**
- * The hosts of the presets that have one (`upstream-route.ts`). Regional hosts are listed one by one, because the
- * authority's certificate names whole domains, and `amazonaws.com` serves more than models.
+ * The hosts of the presets in `upstream-route.ts`, except for local servers. Regional hosts are listed one by one,
+ * because the authority's certificate names whole domains, and `amazonaws.com` serves more than models.
  */
 const DEFAULT_HOSTS: Readonly<Record<string, readonly string[]>> = {
   anthropic: ['api.anthropic.com'],

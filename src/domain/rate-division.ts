@@ -27,7 +27,10 @@ const SMALL = { held: 0.005, demand: 0.05 };
 /** Tolerance for rounding errors in sums of fractions. */
 const ROUNDING = 1e-9;
 
-/** The part of a key's rate that a box may use if the key's division has no entry for the box. @param boxes number of all boxes */
+/**
+ * The part of a key's rate that a box may use if the key's division has no entry for the box.
+ * @param boxes number of all boxes
+ */
 export function reservedPart(boxes: number): number {
   return RESERVED / boxes;
 }

@@ -9,8 +9,8 @@
 type DecisionWords = readonly [words: string, remedy: string];
 
 /**
- * Decisions that were made without a student or against its answer, and a student's reasons for not covering a
- * step.
+ * The words for each decision: that the student served or would have served the step, that the student was not asked or
+ * its answer was not used, or why the student does not cover the step.
  */
 const DECISIONS: Readonly<Record<string, DecisionWords>> = {
   served: ['the student served it', ''],

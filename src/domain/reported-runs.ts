@@ -31,7 +31,7 @@ interface RowSnapshots {
 const ROWS_AT_ONCE = 200;
 /** A run is found even if it is listed up to this much later than a run that began after it. */
 const LATE_MS = 5_000;
-/** The same time for runs of several boxes, whose clocks differ by at most a minute. */
+/** Like LATE_MS, but for runs that several boxes list, whose clocks differ by at most a minute. */
 export const LATE_AMONG_BOXES_MS = 65_000;
 /** Maximum numbers of running runs and of ended runs that each call rereads. */
 const LOOKED_AT = { going_on: 500, ended: 100 } as const;
@@ -87,7 +87,7 @@ export class ReportedRuns {
     return this.#olderThan === null && this.#newerThan === null && !this.#hasLeftOut;
   }
 
-  /** A run. If it changes, it stays the same object. */
+  /** Returns a run; undefined if it is not in memory. When the run changes, the returned object changes with it. */
   get(runId: string): ReportedRun | undefined {
     return this.#runs.get(runId);
   }

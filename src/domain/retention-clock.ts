@@ -1,6 +1,7 @@
 /**
- * Whether deletion by age may trust the wall clock. A clock that jumps ahead makes everything old at once, so a jump that the
- * uptime of the machine does not explain deletes at most one more day until an operator confirms it. Pure; any thread.
+ * Whether deletion by age may trust the wall clock. A clock that jumps ahead makes everything old at once. So after a
+ * jump that the uptime of the machine does not explain, at most one more day is deleted until an operator confirms the
+ * clock. Pure; any thread.
  */
 
 /**
@@ -19,8 +20,8 @@ export interface ClockReading {
 }
 
 /**
- * `accepted`: the machine's uptime explains the clock, or this is the first pass. `ahead`, `behind`: it does not. `unknown`: the note of the
- * last accepted pass is not readable.
+ * `accepted`: the machine's uptime explains the clock, or this is the first pass. `ahead`, `behind`: the uptime does not
+ * explain it. `unknown`: the note of the last accepted pass is not readable.
  */
 export type ClockVerdict = 'accepted' | 'ahead' | 'behind' | 'unknown';
 
@@ -36,7 +37,10 @@ const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 /** A correction may move the clock this far without counting as a jump. */
 export const CLOCK_SLACK_MS = HOUR_MS;
-/** Across a restart of the machine, the time without power is unknown. More than this counts as a jump. */
+/**
+ * It is unknown how long a machine was off before a restart. If the clock advanced by more than this between a pass
+ * before the restart and one after it, it jumped.
+ */
 export const OFF_MS_MAX = 30 * DAY_MS;
 /** A pass that waits for a confirmation deletes at most what this much additional time would make old. */
 export const UNCONFIRMED_MS = DAY_MS;
@@ -70,7 +74,8 @@ export interface Cutoff {
 }
 
 /**
- * Computes for each kind of data up to which time it is deleted now, and would be deleted after a confirmation of the clock.
+ * Computes for each kind of data up to which time it is deleted now, and would be deleted after a confirmation of the
+ * clock.
  * @param wallMs the wall clock, in milliseconds since the epoch
  * @param days for which each kind is kept; null: without limit, and the result leaves the kind out
  */

@@ -119,7 +119,10 @@ export function* inRunOrder<T extends PlacedExchange>(
   yield* order.end();
 }
 
-/** Whether one exchange certainly comes after another one, judged by the two alone. */
+/**
+ * Whether one exchange comes after another one, judged by the two alone. Also true if their requests have the same
+ * arrival.
+ */
 export function standsBehind(exchange: PlacedExchange, other: PlacedExchange): boolean {
   if (exchange.seq !== null && other.seq !== null && exchange.seq !== other.seq)
     return exchange.seq > other.seq;

@@ -13,8 +13,9 @@ export const RUN_STARTS = 'run_starts';
 /** One row per step; key {@link runStepKey}. Steps of a finished run are moved to {@link RUN_GATHERED_STEPS}. */
 export const RUN_STEPS = 'run_steps';
 /**
- * Steps of finished runs, many in each row (gathered-steps.ts); key {@link runStepKey} of the last of them. In the
- * table of single steps, each such row would be alone in a page from which the other rows were removed.
+ * Steps of finished runs, many in each row (gathered-steps.ts); key {@link runStepKey} of the last step in the row.
+ * These rows have their own table. In RUN_STEPS, each of them would remain alone in a page after the rows of single
+ * steps were removed.
  */
 export const RUN_GATHERED_STEPS = 'run_gathered_steps';
 /**

@@ -131,7 +131,7 @@ export const UNKNOWN_RUN: RunState = {
   left_to_delete: null,
 };
 
-/** The state after the event; the same live and in replay. */
+/** Returns the state after an event. A replay of the same events returns the same state. */
 export function applyRunEvent(state: RunState, event: RunEvent): RunState {
   switch (event.type) {
     case 'start':
@@ -205,14 +205,17 @@ export function renderScores({ scores, total_score, fired }: StepOutcome): strin
   return writeScores(writeNumbers(scores, MONITOR_NAMES), total_score, fired, findMaxScore(scores));
 }
 
-/** In the order of MONITOR_NAMES, which only grows at the end. */
+/**
+ * The scores of a step as its row stores them. `scores` is in the order of MONITOR_NAMES, and `fired` contains indexes
+ * of it. New names are only appended to MONITOR_NAMES, so old rows stay readable.
+ */
 export type PackedScores = readonly [
   scores: readonly number[],
   total_score: number,
   fired: readonly number[],
 ];
 
-/** The numbers of an answer, for its row. */
+/** Packs the scores of a step for its row. */
 export function packScores({ scores, total_score, fired }: StepOutcome): PackedScores {
   return [
     MONITOR_NAMES.map((name) => scores[name]),
@@ -221,7 +224,10 @@ export function packScores({ scores, total_score, fired }: StepOutcome): PackedS
   ];
 }
 
-/** The answer from a step's row: the same bytes that `renderScores` returned. */
+/**
+ * Writes the answer to a step from the step's row: the same bytes that `renderScores` returned. A row of an earlier
+ * version contains the answer itself.
+ */
 export function readAnswer(stored: string | PackedScores): string {
   if (typeof stored === 'string') return stored;
   const [numbers, total, fired] = stored;
@@ -242,7 +248,7 @@ function writeNumbers(scores: MonitorScores, names: readonly MonitorName[]): str
   return `${text}}`;
 }
 
-/** The totals of a running run from its stored steps. */
+/** Sums the stored steps of a running run; `outcome` is '' and `duration_ms` 0. */
 export function sumSteps(
   run_id: string,
   steps: Iterable<{ answer: string | PackedScores; tokens: number }>,

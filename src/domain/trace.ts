@@ -10,7 +10,10 @@ import { readCalls, type TraceCall } from './patterns/calls.ts';
 import { cleanText } from './patterns/text.ts';
 import type { TraceStep } from './trace-step.ts';
 
-/** What is stored of a submitted trace, in UTF-16 units and steps. Longer texts are cut, and surplus steps in the middle left out. */
+/**
+ * Bounds of a stored trace, in UTF-16 units and steps. Longer texts are cut, and surplus steps are left out in the
+ * middle.
+ */
 export const TRACE_BOUNDS = {
   steps: 20_000,
   task: 4_000,

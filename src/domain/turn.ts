@@ -119,7 +119,7 @@ export interface NormalRequest {
   system: TurnBlock[];
   messages: TurnMessage[];
   tools: TurnTool[];
-  /** The next four: null when the request does not say. */
+  /** This field and the next three are null if the request does not contain them. */
   tool_choice: TurnToolChoice | null;
   thinking: TurnThinking | null;
   response_schema: TurnResponseSchema | null;

@@ -100,7 +100,7 @@ export interface WriterState extends LogState {
   process?: ProcessState;
 }
 
-/** Before the first report. */
+/** The state of postponed work before the first report. */
 export const NOTHING_POSTPONED: PackingState = {
   waiting_blocks: 0,
   waiting_bytes: 0,

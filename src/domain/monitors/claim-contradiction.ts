@@ -58,7 +58,10 @@ function countTakenUp(step: StepFeatures, memory: RunMemory): number {
   return count;
 }
 
-/** Counts the step in the memory: as a call that only looks, or as one that may have changed something. */
+/**
+ * Counts the step in the memory: as a call that only looks, or as one that may have changed something. A failed change,
+ * a message, a submission and a summary are not counted.
+ */
 function countWork(step: StepFeatures, memory: RunMemory): void {
   const { counters } = memory;
   if (step.has(FLAG.acts) && !step.has(FLAG.speaks | FLAG.final | FLAG.recaps)) {

@@ -120,8 +120,8 @@ function readEnds(text: string, characters: number): string {
 }
 
 /**
- * The line in which a failing result names the failure.
- * @param failure where FAILING matches
+ * The line in which a result names the failure, or says that there is nothing; the first line if it does neither.
+ * @param failure where FAILING matches; null: it does not match
  */
 function findFailureLine(signs: string, failure: RegExpExecArray | null): string {
   const match = failure ?? DENYING.exec(signs);

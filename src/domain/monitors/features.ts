@@ -12,9 +12,9 @@ import { SKETCH_DIMENSIONS } from './words.ts';
 export const INPUT_WORDS = 40;
 /** Maximum number of words of an observation's beginning that are kept. */
 export const HEAD_WORDS = 20;
-/** Bits of the filter that tells whether the observation contains a word. */
+/** Bits of the filter that shows whether the observation contains a word. */
 export const OBSERVATION_FILTER_BITS = 2048;
-/** Bits of the filter that tells whether the thought contains a word. */
+/** Bits of the filter that shows whether the thought contains a word. */
 const THOUGHT_FILTER_BITS = 512;
 
 const NUMBERS = 9;
@@ -22,15 +22,18 @@ const WORDS_AT = NUMBERS * 4;
 const HEAD_AT = WORDS_AT + 2 * INPUT_WORDS;
 const INPUT_SKETCH_AT = HEAD_AT + 2 * HEAD_WORDS;
 const THOUGHT_SKETCH_AT = INPUT_SKETCH_AT + SKETCH_DIMENSIONS;
-/** Size of the part of the features that a run keeps of its last steps. */
+/** Size of a step's slot: the part of the features that a run keeps for each of its last steps. */
 export const SLOT_BYTES = THOUGHT_SKETCH_AT + SKETCH_DIMENSIONS;
 const ANSWERED_AT = SLOT_BYTES;
 const SCALARS_AT = ANSWERED_AT + INPUT_WORDS;
 const FILTER_AT = SCALARS_AT + 8;
 const THOUGHT_FILTER_AT = FILTER_AT + OBSERVATION_FILTER_BITS / 8;
-/** All features of a digest: the slot, and features that are needed only to judge the step itself. */
+/** Size of all features of a digest: the slot, and the features that are needed only to judge the step itself. */
 export const FEATURE_BYTES = THOUGHT_FILTER_AT + THOUGHT_FILTER_BITS / 8;
-/** The features after the numbers. `native/texts/counts.h` has the same layout, and fills in all but the scalars. */
+/**
+ * Size of the features that follow the numbers. `native/texts/counts.h` has the same layout. The native code fills in
+ * all of them except the scalars.
+ */
 export const MEASURED_BYTES = FEATURE_BYTES - WORDS_AT;
 
 /** Properties of a step, one bit each. */
@@ -179,7 +182,7 @@ export class StepFeatures extends StepSlot {
 
   /** All bytes. */
   readonly bytes: Uint8Array;
-  /** MEASURED_BYTES of them: a view. */
+  /** A view of the last MEASURED_BYTES of `bytes`. */
   readonly measured: Uint8Array;
 
   /**

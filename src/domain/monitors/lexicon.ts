@@ -142,7 +142,10 @@ export const SOURCE =
 export const HEDGING =
   /\b(?:not|n't|isn|if|whether|should|would|could|will|to (?:be|make|see|verify|check|confirm|ensure)|let(?:'s| me| us)|make sure|need|once|until|unless|fail\w*|verify|confirm|ensure|check|may|might|before|please|when)\b|\?/i;
 
-/** Words that do the same to a claim that something was changed. Such a claim may mention a check. */
+/**
+ * Words that turn the claim to have changed something into a wish, a question or a denial. Words for a check, such as
+ * `verify`, are not among them, because the claim may mention a check.
+ */
 export const DOUBTING =
   /\b(?:not|n't|if|whether|should|would|could|will|once|until|unless|may|might|please)\b|\?/i;
 

@@ -14,7 +14,7 @@ const SLOTS = 12;
 export const CALLS = 32;
 /** Maximum number of words of the task that are kept. */
 const TASK_WORDS = 64;
-/** Maximum number of names, numbers and quoted words of the task that are kept. A step must not lose sight of them. */
+/** Maximum number of names (capitalized words) and words with digits of the task that are kept. */
 const TASK_NAMES = 24;
 /** Maximum number of characters of the task that are read. */
 const TASK_CHARACTERS = 8192;
@@ -67,7 +67,7 @@ export const COUNTER = {
   open_check: 14,
   /** Calls that may have changed something; `looks` counts calls that only look. */
   works: 15,
-  /** Names of the task that belong to a source that it asks for, one bit each. */
+  /** Names of the task that are part of a source which the task asks for, one bit each. */
   source_names: 16,
   /** Instructions in prose so far, and the task's words in them. */
   instructions: 17,
@@ -249,7 +249,7 @@ export function restoreMemory(stored: Uint8Array): Uint8Array {
   return bytes;
 }
 
-/** The memory of a run before its first step; contains only its task. */
+/** Makes the memory of a run before its first step, from the run's task. */
 export function makeMemory(task: string): Uint8Array {
   const bytes = new Uint8Array(MEMORY_BYTES);
   const memory = new RunMemory(bytes);
@@ -278,7 +278,7 @@ export function makeMemory(task: string): Uint8Array {
   return bytes;
 }
 
-/** Marks the task's names that belong to a source that it asks for. */
+/** Marks the names of the task that are part of a source which the task asks for. */
 function markSources(memory: RunMemory, text: string, names: readonly number[]): void {
   for (const match of text.matchAll(SOURCE)) {
     readWords(match[1] ?? match[2] ?? '', (whole, stem) => {

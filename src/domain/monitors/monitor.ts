@@ -24,9 +24,7 @@ export interface Monitor {
 export interface InterventionTexts {
   /** The problem, as a sentence; `{n}` stands for the count, `{changes}` for the number of changes. */
   what: string;
-  /**
-   * How the earlier steps, `{steps}`, relate to the problem. Default: they are listed as earlier actions.
-   */
+  /** Introduces the earlier steps in the evidence; `{steps}` stands for these steps. Default: `{steps}, then `. */
   lead?: string;
   /** What to do instead. */
   instead: string;

@@ -59,7 +59,7 @@ const PARAPHRASE_WEIGHTS: Readonly<ParaphraseMeasure & { bias: number }> = {
 
 /** Two instructions are similar if their cosine is at least this. */
 const LIKE_COSINE = 0.5;
-/** Minimum number of steps that are similar to this one. To say something twice is not a loop. */
+/** Minimum number of earlier steps that are similar to the current one. To say something twice is not a loop. */
 export const LIKE_STEPS = 2;
 /** If the result mentions this share of an instruction's new words, the instruction got what it asked for. */
 const BATCH_SHARE = 0.75;
@@ -78,8 +78,8 @@ const FAILURE_SCORES = [0, 0, 0.2, 0.4, 0.55, 0.7, 0.85] as const;
 const WORDS_SCORES = [0, 0, 0.3, 0.6, 0.75, 0.85] as const;
 
 /**
- * Updates the averages with the step and returns them with the earlier similar steps, newest first; null if the rule
- * does not apply to the step.
+ * Updates the averages with the step, and returns them with the earlier similar steps, newest first; null if the rule
+ * `paraphrase` does not apply to the step.
  */
 export function measureParaphrase(
   step: StepFeatures,

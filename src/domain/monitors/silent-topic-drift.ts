@@ -6,10 +6,10 @@
  *
  * Rules
  *  - `opening`: the run's first two instructions leave out most names of the task and most of its words: the agent has
- *    started another task. The first instruction may be only a part of the task, so it fires alone only when it contains
- *    no word of the task at all.
- *  - `source`: the task names the source to use, and the first two instructions do not use it. The first instruction
- *    fires alone when it covers the body of the task without the source.
+ *    started another task. After the first instruction, the rule fires only if it contains no word of the task at all,
+ *    because it may be only a part of the task.
+ *  - `source`: the task names the source to use, and the first two instructions do not use it. After the first
+ *    instruction, the rule fires only if it covers the body of the task without the source.
  *  - `strayed`: after steps on the task, several consecutive steps share no word with it, neither in thought and input
  *    nor, beyond chance, in the result.
  *  - `unbegun`: the run has not worked on the task yet, and consecutive searches for different things share no word with
@@ -60,7 +60,7 @@ const NO_SEARCH =
   FLAG.mutates | FLAG.edits | FLAG.runs | FLAG.checks | FLAG.final | FLAG.speaks | FLAG.irreversible;
 /** Two searches with at least this overlap of words are the same search with a different name. */
 const SAME_SEARCH_OVERLAP = 0.5;
-/** A step with fewer words besides the task's does not indicate a subject. */
+/** A step with fewer words that indicate a subject is not judged by `strayed`. */
 const PLAIN_WORDS_MIN = 2;
 /**
  * Words of the task in a result count only if they exceed the filter's expected false matches by this many standard
@@ -167,8 +167,9 @@ function isTalking(memory: RunMemory): boolean {
 }
 
 /**
- * Whether the step searches for something other than the step before. Such steps, and steps through a list (one city,
- * file or table after the other), serve many tasks without a word of the task.
+ * Whether the step searches for something other than the step before. Only such steps count for `unbegun`. Steps that
+ * are not searches, and steps through a list (one city, file or table after the other), can belong to a task without
+ * containing a word of it.
  */
 function searchesAnew(step: StepFeatures, memory: RunMemory): boolean {
   if (!step.has(FLAG.reads) || step.has(NO_SEARCH) || step.plainWords === 0) return false;

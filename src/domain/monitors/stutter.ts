@@ -16,8 +16,8 @@ const NOT_PROSE = /^\s*(?:[-*+•|>#]|\d+[.)]|[{}[\]<(]|\/\/|--)|[;{}|]\s*$|\|.*
 const THREE_WORDS = /\p{L} +\p{L}+ +\p{L}/u;
 
 /**
- * Whether the text is long enough for this many sentences, and has as many ends of sentences or lines: cheaper than
- * examining the sentences, and most texts are not.
+ * Whether the text may contain this many sentences: it is long enough, and has enough ends of sentences or lines. This
+ * test costs less than examining the sentences, and most texts fail it.
  */
 export function mayHoldSentences(text: string, count: number): boolean {
   if (text.length < count * SENTENCE_CHARACTERS) return false;

@@ -20,7 +20,7 @@ export const TRIGGER = {
 
 export type TriggerName = keyof typeof TRIGGER;
 
-/** Before the search, every trigger is possible. */
+/** All bits, for a text that was not searched: every pattern may match it. */
 export const ALL_TRIGGERS = 0xffffffff;
 
 /**

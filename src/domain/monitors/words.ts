@@ -380,7 +380,7 @@ export function squareOf(a: Int8Array): number {
 }
 
 /**
- * `cosineOf` for one sketch against many.
+ * Cosine of two sketches; 0 when one is empty. For a caller that compares `a` with many sketches.
  * @param square `squareOf(a)`
  */
 export function cosineTo(a: Int8Array, square: number, b: Int8Array): number {

@@ -48,7 +48,7 @@ const ERROR_JSON =
 /** Words with which an agent says that a step did not have the intended effect. */
 const ADMISSION =
   /\b(?:(?:did ?n[o']t|does ?n[o']t|has ?n[o']t|not) (?:seem to )?(?:work|help|succeed|change|apply|return (?:any|the))|(?:command|edit|call|attempt|request|search|query|test|build|install(?:ation)?|import|export|upload|download|deployment|migration|compilation|connection|login|decryption|approach|change|fix|tool|script|it) (?:has |have |still )?(?:failed|fails)\b|was (?:unsuccessful|rejected)|(?:not|n't) (?:what|as) (?:I |we )?(?:had )?(?:expected|intended)|still (?:fails|failing|broken|wrong|the same error)|(?:my|the) (?:last |previous |proposed )?(?:edit|command|query|call|input|syntax|argument) (?:did not|didn't|failed|was (?:wrong|incorrect|invalid|malformed)|had|introduced)|I (?:made|introduced) (?:an? )?(?:\w+ )?(?:error|mistake|typo)|(?:there (?:was|is)|seems that there (?:was|is)|ran into|encountered|hit|got) an? (?:\w+ )?(?:problem|error|exception|failure)|that (?:is|was|'s) (?:wrong|incorrect|not right))\b/i;
-/** Words that negate such a statement. */
+/** Words that show that a sentence which matches ADMISSION is not an admission, such as "without errors". */
 const NO_ADMISSION =
   /\b(?:no|without(?: an?)?|any|fix(?:es|ed)?|resolve[sd]?) (?:\w+ )?(?:errors?|problems?|failures?|issues?)\b/i;
 
@@ -66,7 +66,7 @@ export interface StepVerdict {
 
 /**
  * Decides whether a step failed.
- * @param next the following step, whose thought may tell the outcome of this one
+ * @param next the following step, whose thought may say that this step failed; undefined for the last step
  */
 export function judgeStep(step: TraceStep, next: TraceStep | undefined): StepVerdict {
   const action = step.action.trim();

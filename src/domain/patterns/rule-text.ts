@@ -145,7 +145,7 @@ const RUNTIME_BEFORE =
 const VERSION_BEFORE = /(?:[A-Za-z][\w.-]*(?:==|>=|<=|~=|!=|@\^?|\^)|\bversion ?v?|\bv)$/i;
 
 /**
- * The text without the values of a single run. Applying it to its own result changes nothing.
+ * Replaces the values of a single run in a text. A second application changes nothing.
  * @param run what is known of the run; without it, only the form of a value counts
  */
 export function generalizeText(text: string, run: RunWords = NO_RUN): string {

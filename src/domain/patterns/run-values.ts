@@ -25,10 +25,10 @@ const VALUE_WORDS = 8;
 /** Maximum number of characters of the conversation kept to check whether a value was mentioned. */
 const HEARD_CHARACTERS = 64_000;
 
-/** Fields with personal data, whatever their value. */
+/** Fields with personal data. Their values are values of the run, except for common words in the LOOSE fields. */
 const PERSONAL =
   /^(?:(?:first|last|middle|full|given|family|user|nick|customer|passenger|patient|guest|contact)?_?names?|surname|username|login|e_?mail|phone|mobile|tel|telephone|address\d?|address_line\d?|street|city|town|zip|zipcode|postal_?code|postcode|dob|birth|birthday|birth_?date|date_of_birth|passport|ssn|iban|recipient|sender|author|owner|assignee)$/;
-/** Fields whose value is kept even if it consists of common words. */
+/** Fields of PERSONAL whose value may be general: if it consists of common words, it is not a value of the run. */
 const LOOSE = /^(?:names?|username|login|owner|author|address\d?|recipient|sender|city|town|street)$/;
 /** Fields with sentences, code or commands, whose words are judged one by one. */
 const PROSE =

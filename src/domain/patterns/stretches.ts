@@ -130,8 +130,8 @@ class StretchFinder {
   }
 
   /**
-   * For a run that failed: the steps that failed, were tried in vain or were given up. In such a run, an empty search
-   * result proves nothing, and a single failure is not a dead end.
+   * For a run that failed: finds a call that failed and was tried again, whether that helped or not. A single failure is
+   * not a dead end. Neither is a step that only looks, because an empty search result proves nothing.
    */
   #findDeadEnd(start: number): Stretch | null {
     const { key, is_talk, is_look } = this.#verdicts[start]!;
@@ -222,7 +222,10 @@ class StretchFinder {
     return this.#share(last, at) >= 0.3 || (tries.length > 1 && this.#share(tries[0]!, at) >= 0.3);
   }
 
-  /** Shared words of two inputs, relative to the shorter input; 1 if either has none to compare. */
+  /**
+   * Number of shared words of two inputs, divided by the number of words of the shorter one; 1 if one of them has no
+   * words. 0 after COMPARISONS calls.
+   */
   #share(a: number, b: number): number {
     if (--this.#comparisons < 0) return 0;
     const [wordsOfA, wordsOfB] = [this.#wordsOf(a), this.#wordsOf(b)];

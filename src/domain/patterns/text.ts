@@ -18,7 +18,7 @@ const LABELLED_SECRET =
 /** `https://user:password@host` */
 const URL_PASSWORD = /(\b[a-z][a-z0-9+.-]{1,20}:\/\/[^\s/:@]{1,128}:)[^\s/@]{1,256}(?=@)/gi;
 
-/** Values after such a label that are not secrets: a type, a placeholder, a question. */
+/** Values after a label of LABELLED_SECRET that are not secrets: a type, a placeholder, a word about the value. */
 const HARMLESS_VALUE =
   /^(?:null|none|undefined|true|false|string|str|required|optional|missing|invalid|incorrect|wrong|\$\{?\w*\}?|<[^>]*>?|\*+|\.{3}|…|\[redacted)/i;
 

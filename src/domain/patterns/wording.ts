@@ -19,7 +19,7 @@ interface PatternTexts {
   unlock: string;
 }
 
-/** The texts, and a number from 0 to 4 that says how well the unlock is explained; 0: it is only recorded. */
+/** The texts, and a number from 0 to 4 that says how well the unlock is explained; 0: it only repeats what was done. */
 interface Wording extends PatternTexts {
   insight: number;
 }
@@ -38,7 +38,7 @@ const EDIT =
  */
 const GOAL_CHARACTERS = 140;
 const CALL_CHARACTERS = 240;
-/** Inputs with more differences count as different calls. */
+/** Two inputs with more differences than this count as different calls. */
 const CHANGES = 3;
 const NAMELESS = 'a step without a name';
 const CAUSAL =
@@ -59,7 +59,10 @@ export const NO_UNLOCK = 'Not known yet: only runs that failed have met this.';
 /** A stretch with a recovery. */
 type OvercomeStretch = Stretch & { recovery: number };
 
-/** Describes a stretch; null when the description would not help. */
+/**
+ * Describes a stretch.
+ * @returns null if the same call worked when it was repeated unchanged, unless the error was a temporary one
+ */
 export function wordStretch(
   trace: Trace,
   stretch: Stretch,
@@ -82,7 +85,7 @@ export function wordStretch(
 // ---------------------------------------------------------------------------------------------------------------
 // Situation
 
-/** The task in at most three sentences, without greetings, frames and values of the run. */
+/** Shortens the task to at most four sentences, without greetings, frames and values of the run. */
 export function summarizeTask(task: string, values: Pick<RunValues, 'text'>): string {
   const sentences = splitSentences(task.replace(/```[\s\S]{0,4000}?(?:```|$)/g, '\n'), 30);
   const told = sentences.filter((sentence) => !FRAME.test(sentence) && sentence.length > 2);
@@ -126,7 +129,7 @@ function wordSituation(
   );
 }
 
-/** The agent's goal when it failed: its thought, or else the user's last message. */
+/** The agent's goal when it failed: its thought, or else the user's last message; '' if neither adds to the task. */
 function findGoal(steps: readonly TraceStep[], at: number, task: string, values: RunValues): string {
   const own = splitSentences(steps[at]!.thought, 6)
     .map((sentence) => ({ sentence: clean(sentence), general: values.text(clean(sentence)) }))
@@ -178,7 +181,8 @@ function wordDeadEnds(
 /**
  * The attempts before a failed check. A check is a call that is repeated unchanged, such as a test run: its failure
  * only shows that the changes before it did not help.
- * @returns the last two steps that changed something since the previous failure; none if the call itself is the attempt
+ * @returns at most the last two steps that changed something since the previous failure. Before the first failure, at
+ *   most one edit. None if the failed call is not a check, and so was the attempt itself
  */
 function findAttempts(
   steps: readonly TraceStep[],
@@ -309,7 +313,10 @@ function readThought(input: string): string {
   return typeof text === 'string' ? text : '';
 }
 
-/** Differences of the input that worked: by field for JSON, otherwise by line. At most three; empty when there are more. */
+/**
+ * Lists how the input that worked differs from the failed one: by field for JSON, otherwise by line. Empty if there are
+ * more than three differences, if the tools differ, or if a changed value is too long to show.
+ */
 function compareInputs(failed: TraceStep, worked: TraceStep, values: RunValues): string[] {
   if (failed.action !== worked.action) return [];
   const [before, after] = [readFields(failed.action_input), readFields(worked.action_input)];
@@ -372,7 +379,7 @@ function compareLines(before: string, after: string, values: RunValues): string[
   return changes;
 }
 
-/** The values of a JSON object by path; only the first ones of a large object. */
+/** Lists the values of a JSON object by path, at most 100. An object or array below six levels is one value. */
 function listLeaves(fields: Record<string, unknown>): Map<string, { text: string; value: unknown }> {
   const leaves = new Map<string, { text: string; value: unknown }>();
   const visit = (value: unknown, path: string, depth: number): void => {

@@ -31,7 +31,7 @@ export interface TimedStatus {
 
 /** Reads runs for the columns. */
 export interface ColumnSource<Run> {
-  /** Reads the values of a run, for `choices` all except `status`. */
+  /** Reads the values of a run, except for the field `status`, which `statusOf` reads. */
   reader: RunReader<Run>;
   statusOf: (run: Run) => TimedStatus;
   /** The run's key in the full-text index. */
@@ -40,9 +40,9 @@ export interface ColumnSource<Run> {
 
 /** Values of one field. */
 abstract class Column<Run> {
-  /** The slots below it are read, except for changes from `at` on. */
+  /** The slots below this number are read, apart from changes that follow `at`. */
   filled = 0;
-  /** Position in the changes. */
+  /** Position in the list of changes: earlier changes are read. */
   at = 0;
   abstract grow(size: number): void;
   abstract read(slot: number, run: Run): void;

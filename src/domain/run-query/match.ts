@@ -46,7 +46,8 @@ export interface RunReader<Run> {
   /** Number of steps at which a monitor fired. */
   monitors?: (run: Run, monitor: MonitorName) => number;
   /**
-   * Tests runs for a text with a full-text index; null: without one. The list's own words are searched in any case.
+   * Makes a test of runs for a text with a full-text index; null: there is no index. The names in `names.text` are
+   * searched in any case.
    */
   findText?: (text: NameValue) => ((run: Run) => Verdict) | null;
   /**
