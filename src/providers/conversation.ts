@@ -39,7 +39,7 @@ import type { WireAnswer, WireRequest } from './wire.ts';
 /** An answer of this many characters is identified by its words alone; shorter ones ("Done.") occur in many turns. */
 const TELLING_TEXT_CHARS = 64;
 
-/** The same limit for an answer that calls tools. Names, arguments and ids count together. */
+/** Like TELLING_TEXT_CHARS, for an answer that calls tools. Names, arguments and ids count together. */
 const TELLING_CALL_CHARS = 40;
 
 /** Maximum number of tools of one answer that the index names, and of characters of a name. */
@@ -64,17 +64,17 @@ export interface Conversation {
    */
   answered: string | null;
   /**
-   * If the provider keeps the answer: such a prefix made from the id of the provider's conversation, or else from the
-   * answer's id. Otherwise null.
+   * If the provider keeps the answer: a prefix like `answered`, but made from the id of the provider's conversation, or
+   * else from the answer's id. Otherwise null.
    */
   answered_id: string | null;
   /** The answer alone; null without a finished answer, and for one that is too short to identify. */
   answer_alone: string | null;
   /** The last answer in the request alone; null without one, and for one that is too short to identify. */
   last_answer_alone: string | null;
-  /** Index of that answer's end among the prefixes; -1 when the request holds no answer. */
+  /** Index among the prefixes at which the last answer in the request ends; -1 when the request contains no answer. */
   last_answer_at: number;
-  /** Results after that answer that report a failed tool. */
+  /** Number of tool results after the last answer in the request that report a failure. */
   failed_results: number;
   /** Names of the tools that the answer calls, each once, the first CALLED_TOOLS. */
   tools: string[];

@@ -106,7 +106,7 @@ export function mediaFromData(
   return { type: 'media', kind, media_type: mediaType, source: 'base64', data };
 }
 
-/** `kind` for a MIME type. */
+/** The `kind` of a media block with this MIME type; `file` if the type is unknown. */
 export function mediaKind(mediaType: string | null): Extract<TurnBlock, { type: 'media' }>['kind'] {
   const type = mediaType?.split('/')[0];
   if (type === 'image' || type === 'audio' || type === 'video') return type;

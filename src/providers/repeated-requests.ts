@@ -155,7 +155,12 @@ function resume(
   }
 }
 
-/** The members after the list; null if they change one before them. @throws SyntaxError, RangeError */
+/**
+ * Reads the members after the list.
+ * @returns null if one of them has the same name as the list or as a member before it, or a name that JavaScript moves
+ *   to the front
+ * @throws SyntaxError, RangeError
+ */
 function readRest({ before, name }: ReadRequest, rest: string): JsonObject | null {
   const members = /^\s*,\s*(?=")/.exec(rest);
   const after = parseJson(`{${members === null ? rest : rest.slice(members[0].length)}`, true) as JsonObject;

@@ -9,7 +9,7 @@ import type { NormalRequest } from '../domain/turn.ts';
 /** Maximum number of characters of a text that are examined: an instruction is at its beginning or at its end. */
 const LOOKED_AT_CHARACTERS = 600;
 
-/** Phrases in the system prompts of such calls, by client: docs/clients.md. */
+/** Phrases in the system prompts of side calls, by client: docs/clients.md. */
 const TASKS: readonly (readonly [RegExp, SideKind])[] = [
   [
     /\btitle generator\b|\b(?:generate|write|create) an? (?:\S+ ){0,4}title\b|\btitle for (?:this|the|a) (?:\S+ )?(?:session|conversation|thread|chat)\b/i,
@@ -39,7 +39,8 @@ const INSTRUCTION_CHARACTERS = 200;
 
 /**
  * Recognises a side call. Without `offersTools`, the client may work without tools, and its own work may be to
- * summarise or to name a topic. Its system prompt alone is then no evidence: the user's words must ask for the same.
+ * summarise or to name a topic. Its system prompt alone is then no evidence: the user's last words must ask for a title
+ * or a summary.
  * @param offersTools whether the client offers its model tools in every call of its work
  * @returns null for a call of the work itself
  */

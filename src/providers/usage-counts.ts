@@ -21,7 +21,10 @@ interface ToldCounts {
   total: number | null;
 }
 
-/** Output including the reasoning. Some servers include it, others (xAI) count it separately. The total decides. */
+/**
+ * The tokens of the output, including reasoning. Some servers include the reasoning in `output`, others (xAI) count it
+ * separately. The total shows which; without a total, `reasoning` was counted separately if it exceeds `output`.
+ */
 export function outputWithReasoning({ input, output, reasoning, total }: ToldCounts): number {
   const isApart = total === null ? reasoning > output : reasoning > 0 && total === input + output + reasoning;
   return isApart ? output + reasoning : output;

@@ -28,8 +28,8 @@ export function tellInvokeBody(value: unknown, path: string): InvokeBody {
 const EMBEDDING_FIELDS = ['normalize', 'dimensions', 'embeddingTypes', 'input_type', 'singleEmbeddingParams'];
 
 /**
- * Whether a body without messages asks for an embedding: by the model's name, or, when a profile hides it, by its
- * fields.
+ * Whether a body without messages asks for an embedding. The model's name shows it, or else a field that only such
+ * bodies have, because the ARN of an inference profile does not contain the model's name.
  */
 function asksForEmbedding(body: JsonObject, model: string | null): boolean {
   return /embed/i.test(model ?? '') || EMBEDDING_FIELDS.some((field) => body[field] !== undefined);
@@ -44,7 +44,7 @@ export function tellInvokeAnswer(body: JsonObject): Exclude<InvokeBody, 'embeddi
 }
 
 /**
- * The maker's chunk in an event of InvokeModelWithResponseStream; null when it carries none.
+ * The maker's chunk in an event of InvokeModelWithResponseStream; null when the event contains none.
  * @throws for a chunk that is not JSON; the frame's reader then reports a damaged message
  */
 export function readInvokeChunk(event: unknown): JsonObject | null {

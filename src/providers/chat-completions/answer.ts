@@ -55,7 +55,7 @@ export class ChatAnswerReader implements AnswerReader {
     const answer = this.#answer;
     answer.content.push(...this.#stream.finish());
     noteTier(answer.usage, this.#tier);
-    // Some servers report a failure only by this word.
+    // Some servers report a failure only by the stop word.
     if (normalizeStop({ stops: CHAT_STOPS }, answer.stop_word, []) === 'error')
       answer.error ??= `finish_reason ${answer.stop_word}`;
     return answer;
@@ -95,7 +95,7 @@ class StreamedMessage {
   readonly #calls: StreamedCalls;
   /** Blocks of text and thinking, in the order in which they began, and other parts of lists. */
   readonly #blocks: TurnBlock[] = [];
-  /** A plain field continues where it began, whatever came in between. */
+  /** The blocks for text and reasoning in plain fields. Later deltas are appended to them, whatever came in between. */
   #text: Extract<TurnBlock, { type: 'text' }> | null = null;
   #thinking: Extract<TurnBlock, { type: 'thinking' }> | null = null;
   #refusal = '';

@@ -22,7 +22,7 @@ const USAGE_PLACES: readonly Row[] = [
   { server: 'Groq', source: 'groq-python, XGroq of chat_completion_chunk', path: ['x_groq', 'usage'] },
 ];
 
-/** Tokens read from a cache, within the usage object. All servers include them in `prompt_tokens`. */
+/** Tokens read from a cache, within the usage object. These servers include them in `prompt_tokens`. */
 const CACHE_READS: readonly Row[] = [
   {
     server: 'OpenAI, OpenRouter, xAI, Groq, vLLM, Azure',

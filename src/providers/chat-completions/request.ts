@@ -21,7 +21,7 @@ import {
 } from '../normal-reading.ts';
 import { reasoningOf } from './dialects.ts';
 
-/** A chat-completions request body. System messages at the beginning become the system prompt. */
+/** Reads the body of a chat-completions request. System messages at the beginning become the system prompt. */
 export function readNormalChat(value: unknown, reading: NormalReading): NormalRequest {
   const body = asObject(value);
   const system: TurnBlock[] = [];
@@ -110,7 +110,7 @@ function readReasoning(message: JsonObject, reading: NormalReading): TurnBlock[]
     return [{ type: 'thinking', text, signature, redacted: text === '' }];
   });
   if (reasoning === null) return blocks;
-  // Both hold the same text, and only the list has the signatures.
+  // The field and the list contain the same text, and only the list contains the signatures.
   if (blocks.some((block) => block.type === 'thinking' && block.text !== '')) return blocks;
   return [{ type: 'thinking', text: reasoning, signature: null, redacted: false }, ...blocks];
 }

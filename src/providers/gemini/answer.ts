@@ -70,7 +70,7 @@ export class GeminiAnswerReader implements AnswerReader {
     const { content } = this.#answer;
     const last = content.at(-1);
     if (block.type === 'text') {
-      // An empty text may carry the signature of the preceding part, and nothing else.
+      // A part with an empty text may contain only the signature of the preceding part.
       if (last?.type === 'text' && last.signature === undefined) {
         last.text += block.text;
         if (block.signature !== undefined) last.signature = block.signature;
@@ -94,7 +94,7 @@ function readUsage(counts: JsonObject, usage: TokenUsage): void {
   const thoughts = count('thoughtsTokenCount', 'thoughts_token_count');
   const total = count('totalTokenCount', 'total_token_count');
   const spent = (candidates ?? 0) + (thoughts ?? 0);
-  // The total shows whether the prompt's count includes them.
+  // The total shows whether the prompt's count includes the prompts of tools.
   const input = prompt === null || total === prompt + spent ? prompt : prompt + tools;
   usage.input_tokens = laterCount(input, usage.input_tokens);
   if (candidates !== null || thoughts !== null) {

@@ -1,7 +1,7 @@
 /**
  * Requests of the Gemini wire in normal form, and its parts, which answers share. Pure; runs where stored copies are
  * read, never on a server thread. Source: the Gemini API reference. Protobuf's JSON accepts camelCase and snake_case,
- * so this reader does, too. Signatures of thoughts are on the part that carries them.
+ * so this reader does, too. A part of any kind may have the signature of a thought.
  */
 
 import type {
@@ -34,7 +34,7 @@ export function readGeminiModel(path: string): string | null {
   }
 }
 
-/** A generateContent request body. */
+/** Reads the body of a generateContent request. */
 export function readNormalGemini(value: unknown, reading: NormalReading, path: string): NormalRequest {
   const body = asObject(value);
   const config = asObject(pick(body, 'generationConfig', 'generation_config'));
@@ -67,12 +67,12 @@ export function readNormalGemini(value: unknown, reading: NormalReading, path: s
   };
 }
 
-/** A repeated field, or a single message as some clients send it. */
+/** The items of a list, or a single item that a client has sent without a list. */
 function takeOneOrMore(value: unknown, reading: NormalReading): unknown[] {
   return Array.isArray(value) ? reading.take(value) : [value].filter(Boolean);
 }
 
-/** The parts of a content, or a single part as some clients send it. */
+/** Reads the parts of a content, or a single part that a client has sent without a list. */
 export function readParts(value: unknown, reading: NormalReading): TurnBlock[] {
   return takeOneOrMore(value, reading).map((item) => readPart(asObject(item), reading));
 }

@@ -169,7 +169,7 @@ function isBranch(value: unknown): boolean {
   return typeof value === 'object' && value !== null && !isRawNumber(value);
 }
 
-/** The block of a delta whose block start was lost. */
+/** The type of a block of which a delta arrived, but not the start, by the type of the delta. */
 function blockOf(delta: unknown): string {
   if (delta === 'input_json_delta') return 'tool_use';
   if (delta === 'thinking_delta' || delta === 'signature_delta') return 'thinking';
@@ -188,9 +188,9 @@ function addDelta(block: JsonObject, { type: _kind, ...fields }: JsonObject): Js
 }
 
 /**
- * Merges counts into the usage so far. In a stream, message_start carries a first count and message_delta the
- * cumulative one, which wins. With compaction, the top-level counts cover only the last iteration, but the bill covers
- * all.
+ * Merges counts into the usage so far. In a stream, message_start contains a first count and message_delta the
+ * cumulative one, which replaces it. With compaction, the top-level counts cover only the last iteration, but the bill
+ * covers all.
  */
 function readUsage(value: unknown, usage: TokenUsage): void {
   const from = asObject(value);

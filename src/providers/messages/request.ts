@@ -29,7 +29,7 @@ import {
 /** Maximum number of nesting levels of tool results that are read; clients nest one. */
 const MAX_NESTING = 4;
 
-/** A Messages request body. */
+/** Reads the body of a Messages request. */
 export function readNormalMessages(value: unknown, reading: NormalReading): NormalRequest {
   const body = asObject(value);
   const messages = reading.take(body.messages).map((item): TurnMessage => {

@@ -103,7 +103,7 @@ export class ResponsesAnswerReader implements AnswerReader {
     }
   }
 
-  /** Events other than items and the whole response hold texts and counts. */
+  /** The digits of a number matter only in events with a whole item or the whole response. */
   isPlain(text: string): boolean {
     return text.startsWith(TYPE) && PLAIN_EVENTS.some((kind) => text.startsWith(kind, TYPE.length));
   }

@@ -31,7 +31,7 @@ const CLIENT_CALLS: Readonly<Record<string, string>> = {
   tool_search_call: 'arguments',
 };
 
-/** A responses request body. Instructions, and system messages at the beginning, become the system prompt. */
+/** Reads the body of a responses request. Instructions and system messages at its beginning are the system prompt. */
 export function readNormalResponses(value: unknown, reading: NormalReading): NormalRequest {
   const body = asObject(value);
   const system = textBlocks(body.instructions);
