@@ -20,7 +20,7 @@ const CREDENTIAL_HEADERS = new Set([
   'x-session',
 ]);
 
-/** Words that are, or after a separator end, the name of a credential header. */
+/** Words that mark a credential header if they are its name, or the end of its name after a separator. */
 const LAST_WORDS = [
   'secret',
   'authorization',

@@ -53,8 +53,8 @@ function isFirstWord(bytes: Uint8Array, at: number, end: number): boolean {
 }
 
 /**
- * Whether one of the first words stands where a token may begin: at the start of the run, or after the rest of an
- * escape.
+ * Whether one of FIRST_WORDS is where a token may begin: at the start of the run, or after the characters of an escape
+ * that the run begins with (the `n` of `\n`).
  */
 export function beginsLikeKey(bytes: Uint8Array, start: number, end: number): boolean {
   if (isFirstWord(bytes, start, end)) return true;

@@ -273,15 +273,16 @@ for (const { begins, at } of KEY_SHAPES) {
 const listed = [...anywhere];
 
 /**
- * Beginnings that make a run suspect at any place in it. A beginning that starts with another one is left out. A first
- * word that contains one (`pcsk_`) is not needed.
+ * Beginnings that make a run suspect at any place in it. A beginning that itself starts with another one is left out,
+ * because the shorter one is enough.
  */
 export const BEGINNINGS: readonly string[] = listed.filter(
   (begin) => !listed.some((shorter) => shorter !== begin && begin.startsWith(shorter)),
 );
 /**
- * Beginnings that make a run suspect only at its start, or after the rest of an escape there. Each has at least four
- * bytes.
+ * Beginnings that make a run suspect only where a token may begin: at the start of the run, or after the characters of
+ * an escape that the run begins with (the `n` of `\n`). A word that contains one of BEGINNINGS is left out: `pcsk_`
+ * contains `sk_`. Each has at least four bytes.
  */
 export const FIRST_WORDS: readonly string[] = KEY_SHAPES.filter(({ at }) => at === 'token')
   .flatMap(({ begins }) => begins)

@@ -67,8 +67,8 @@ class Evidence {
     else if (kind === DIGIT) this.#addDigit();
     else this.#addLetter(kind, (byte | 0x20) - 0x61);
     this.#kinds = ((this.#kinds << 2) | kind) & 0xff;
-    // A part with only lower-case letters, perhaps after a capital, may be a word that the model does not know. It sets
-    // no maximum.
+    // A part with only lower-case letters, perhaps after a capital, may be a word that the model does not know. Its
+    // evidence does not count for `most`.
     if (kind === OTHER) this.#inPart = 0;
     else this.#inPart |= kind === UPPER && this.#inPart === 0 ? FIRST_CAPITAL : 1 << kind;
     const isWord = (this.#inPart & ((1 << UPPER) | (1 << DIGIT))) === 0;
