@@ -32,17 +32,17 @@ const M = 24;
 const EF_CONSTRUCTION = 100;
 /** Number of candidates of the first walk and of the two wider ones. bench/notes/retrieval.md has the quality. */
 const LOOKS = [112, 320, 960] as const;
-/** Minimum number of candidates that are compared exactly. */
+/** Minimum number of candidates that are compared exactly: in total, and for each result. The larger number applies. */
 const COMPARED_MIN = 32;
 const COMPARED_WANTED = 2;
-/** For a search for many results: minimum number of candidates per result. */
+/** Minimum number of candidates of a walk for each result. */
 const COMPARED_FACTOR = 4;
-/** Minimum number of candidates when a filter drops some of them. */
+/** Minimum number of candidates of a walk when a filter drops some of them: in total, and for each result. */
 const FILTERED_MIN = 128;
 const FILTERED_FACTOR = 8;
 /**
- * A wider walk follows if the last candidate is nearly as similar as the last result: less than this below the last
- * result.
+ * A second walk follows if the similarity of the last candidate is less than the first number below that of the last
+ * result; a third walk, if it is less than the second number below it.
  */
 const MARGINS = [0.03, 0.015] as const;
 /** Maximum number of dimensions of the graph. */
@@ -50,7 +50,7 @@ const GRAPH_DIMENSIONS = 1_536;
 /** Largest error of a projected cosine: three times its usual error. */
 const PROJECTION_ERROR = 3 / Math.sqrt(GRAPH_DIMENSIONS);
 /**
- * Largest error of the cosine of a vector that is quantized but not projected, times the root of the dimensions: some
+ * Largest error of the cosine of a vector that is quantized but not projected, times the root of the dimensions: about
  * four times its usual error.
  */
 const ROW_ERROR = 0.4;

@@ -38,8 +38,8 @@ interface RemoteEmbedderOptions {
 }
 
 /**
- * Opens the pool of connections. The library is loaded only if there is a service: it takes a tenth of the start of
- * every thread that imports it.
+ * Opens the pool of connections. The library is loaded only if there is a service, because loading it takes a tenth of
+ * the time in which a thread starts.
  */
 async function openPool({
   url,
