@@ -74,7 +74,7 @@ export class DataKey {
   }
 }
 
-/** Returns null for null: no encryption. */
+/** Makes the key of these bytes; null for null, which means that nothing is encrypted. */
 export function openDataKey(bytes: Uint8Array | null): DataKey | null {
   return bytes === null ? null : new DataKey(bytes);
 }

@@ -117,7 +117,7 @@ function isTiny(text: string, start: number): boolean {
   return text.startsWith('0.000000', text.charCodeAt(start) === 0x2d ? start + 1 : start);
 }
 
-/** Whether a value is allowed there; otherwise the text is not JSON, which `JSON.parse` reports. */
+/** Whether JSON allows a value from `start` to `end`. If not, the text is not JSON, which `JSON.parse` reports. */
 function isValue(text: string, start: number, end: number): boolean {
   let before = start - 1;
   while (isSpace(text.charCodeAt(before))) before -= 1;

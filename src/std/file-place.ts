@@ -54,7 +54,7 @@ export function namePlace<Thrown>(thrown: Thrown, path: string): Thrown {
 /** A file system with less free space counts as full: LMDB has filled it with an incomplete write. */
 const ROOM_BYTES = 64 << 10;
 
-/** LMDB writes some of its pages with every commit. */
+/** Space that a commit needs in addition to its data, because LMDB writes some of its own pages with every commit. */
 const COMMIT_BYTES = 1 << 20;
 
 /**
@@ -93,7 +93,10 @@ export function findWriteFault(folder: string): string | null {
   }
 }
 
-/** LMDB reports an I/O error if less was written than requested, as on a disk that has become full. */
+/**
+ * Whether the file system of the path is full. On a full disk, LMDB reports only an I/O error, because less was written
+ * than requested.
+ */
 function hasNoRoom(path: string): boolean {
   try {
     const { bavail, bsize } = statfsSync(dirname(path));

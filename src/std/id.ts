@@ -14,7 +14,7 @@ const LAST = RANDOM_CHARACTERS - 1;
 /** Fills the array with random bytes and returns nothing. */
 type FillRandom = (target: Uint8Array) => void;
 
-/** Random bytes are fetched in batches, because fetching sixteen costs as much. */
+/** Random bytes are fetched in batches, because fetching sixteen bytes costs as much as fetching a thousand. */
 const pool = new Uint8Array(1_024);
 let poolAt = pool.length;
 

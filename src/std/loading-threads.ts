@@ -18,7 +18,7 @@ interface ThreadPool {
   destroy(): Promise<void>;
 }
 
-/** Each with a promise that settles when the thread has loaded or ended. */
+/** The threads that are loading, each with a promise that settles when the thread has loaded or ended. */
 const loading = new Map<Worker, Promise<unknown>>();
 
 // Registers every thread, however it is started: a forgotten one would end the process only occasionally, without a

@@ -11,7 +11,7 @@
  * @returns the file's URL with the extension that exists there: `.ts` in a checkout, `.js` in `dist/`
  */
 export function resolveModuleUrl(entry: string, caller: string): URL {
-  // In a bundle, this is set to the location of the source.
+  // In a bundle, `caller` is the location of the caller's source, and the URL of this module is that of the bundle.
   const own = import.meta.url;
   if (own.endsWith('.mjs')) return new URL(`${/([^/]*)\.ts$/.exec(entry)![1]}.mjs`, own);
   const isBuilt = new URL(caller).pathname.endsWith('.js');

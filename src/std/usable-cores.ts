@@ -8,7 +8,7 @@ import { join } from 'node:path';
 
 /** The sources of the system's information; tests replace them. */
 interface CoreSources {
-  /** Cores that it may run on. */
+  /** Number of cores on which this process may run. */
   parallelism: number;
   /** Text of a file; null if it does not exist. */
   read(path: string): string | null;
