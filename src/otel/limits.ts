@@ -1,16 +1,16 @@
 /** Bounds of received and sent OTLP requests. Constants only; any thread. */
 
-/**
- * Bounds of one OTLP request, besides the size of its body, which is bounded before and after gzip: spans or
- * log records, values of attributes, their depth, tool calls that become steps, how many of these are handled
- * concurrently, and the length of a step's key.
- */
+/** Bounds of one OTLP request, in addition to the size of its body, which is bounded before and after decompression. */
 export const OTLP_BOUNDS = {
+  /** Maximum number of spans, log records or metrics. */
   records: 20_000,
+  /** Maximum number of values, and of levels to which they are nested. */
   values: 250_000,
   depth: 32,
+  /** Maximum number of tool calls that become steps, and how many of them are handled concurrently. */
   steps: 2_000,
   steps_at_once: 32,
+  /** Maximum length of a step's key. A longer key is replaced by its hash. */
   key_characters: 128,
   /** Maximum length of a conversation in one attribute, as JSON. A longer conversation is not read. */
   messages_characters: 1 << 20,

@@ -18,7 +18,7 @@ import {
 } from './records.ts';
 
 const NONE: Attributes = new Map();
-/** Status.code: its number, or its name. */
+/** The values of `Status.code` for an error: the number, or the name. */
 const STATUS_ERROR = /^(?:2|(?:STATUS_CODE_)?ERROR)$/i;
 
 /** Reads a request for traces. @param body the result of `parseUnrounded` @throws OtlpFault */

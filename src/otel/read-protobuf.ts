@@ -17,7 +17,7 @@ import {
   type OtlpSpan,
 } from './records.ts';
 
-/** Status.code. */
+/** The value of `Status.code` for an error. */
 const STATUS_ERROR = 2;
 
 /** Reads a request for traces. @throws OtlpFault */
@@ -30,7 +30,10 @@ export function readLogsProtobuf(body: Uint8Array): OtlpLog[] {
   return readRequest(body, readLog);
 }
 
-/** Metric: gauge, sum, histogram, exponential histogram and summary have their data points in field 1. */
+/**
+ * Field numbers in Metric of the kinds of data: gauge, sum, histogram, exponential histogram, summary. Each kind has its
+ * data points in field 1.
+ */
 const POINTS_OF = [5, 7, 9, 10, 11];
 
 /** Counts the data points in a request for metrics, without examining them. @throws OtlpFault */
@@ -276,7 +279,7 @@ function readKeyValue(bytes: Uint8Array, meter: OtlpMeter, depth: number): [stri
   return [key, value];
 }
 
-/** An AnyValue. If it has several members, the last one is used, as in every oneof. */
+/** Reads an AnyValue; null if it has no member. If it has several members, the last one is used, as in every oneof. */
 function readValue(bytes: Uint8Array, meter: OtlpMeter, depth: number): AttributeValue {
   meter.takeValue(depth);
   let value: AttributeValue = null;

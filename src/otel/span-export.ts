@@ -41,7 +41,7 @@ export interface SpanExportOptions {
   servers: readonly ServerPlace[];
   /** Where the position is saved. */
   position_path: string;
-  /** The last exchange at the start of the service. Without a saved position, earlier exchanges are not exported. */
+  /** Id of the last exchange at the start of the service. Without a saved position, the export begins after it. */
   after_id: number;
   /** Whether to give up the batch at the position, because it has ended this process repeatedly. */
   gives_up_first: boolean;

@@ -72,7 +72,7 @@ export function toolInputOf(span: OtlpSpan): string | null {
   for (const event of events) {
     const own = firstKnown(event.attributes, ['gen_ai.tool.call.arguments', 'tool_input']);
     if (own !== null) return own;
-    // Strands: the model's message to the tool, as a message of that tool.
+    // Strands sends the input as an event with the message that the tool received.
     const input = event.name === 'gen_ai.tool.message' ? knownText(event.attributes.get('content')) : null;
     if (input !== null) return input;
   }

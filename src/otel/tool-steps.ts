@@ -42,7 +42,7 @@ export interface ToldRun {
   model: string;
   /** The user's earliest prompt in the request; '' if absent. */
   task: string;
-  /** An attribute of the resource; '' if it is absent. */
+  /** `task_profile` and `codebase_id` are attributes of the resource; '' if the attribute is absent. */
   task_profile: string;
   codebase_id: string;
   /** The steps in order of time. */

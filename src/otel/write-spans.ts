@@ -156,7 +156,7 @@ function knownOf(attributes: SpanAttributes): [string, SpanAttribute][] {
   );
 }
 
-/** Milliseconds with at most three decimals. */
+/** Converts milliseconds to nanoseconds, rounded to whole microseconds. */
 function toNanoseconds(ms: number): bigint {
   return BigInt(Math.round(ms * 1_000)) * 1_000n;
 }
