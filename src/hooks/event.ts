@@ -128,8 +128,8 @@ function readAnswer(run: HookRun, event_name: string, given: Input): HookEvent |
 }
 
 /**
- * The output of a shell as a person would have seen it; the texts of the parts for an MCP server's tool; the whole
- * response for any other tool.
+ * Reads what a tool returned: the output of a shell as a person would have seen it, the texts of the parts of an MCP
+ * server's response, or the whole response of any other tool.
  */
 function readObservation(response: unknown): unknown {
   if (typeof response !== 'object' || response === null) return response;

@@ -22,7 +22,7 @@ interface HookFlags {
   codebase: string;
   profile: string;
   timeout_ms: number;
-  /** Reports errors on standard error. */
+  /** Whether errors are reported on standard error. */
   is_verbose: boolean;
 }
 

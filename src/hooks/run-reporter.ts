@@ -29,8 +29,8 @@ const REFUSALS = new Set([401, 403, 429]);
 /**
  * Reports an event to the service.
  * @returns the text that the agent should read now; otherwise null
- * @throws Error if the service does not answer or refuses the event, after which the service is not called for a while;
- *   also if this is the case now
+ * @throws Error if the service does not answer or refuses the event. The service is then not called for a while, and
+ *   this function throws without calling it
  */
 export async function reportEvent(
   event: Exclude<HookEvent, { kind: 'session' }>,

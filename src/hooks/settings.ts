@@ -80,7 +80,10 @@ function hasOurs(client: ClientName, text: string, command: string): boolean {
   return found.length === wanted.length && wanted.every((name) => found.includes(name));
 }
 
-/** Removes all hooks of Understudy. @param keepsEvents whether events without hooks stay, because hooks are added to them again */
+/**
+ * Removes all hooks of Understudy.
+ * @param keepsEvents whether events without hooks stay, because hooks are added to them again
+ */
 function removeOurs(text: string, keepsEvents: boolean): string {
   for (let edited = text; ; ) {
     const next = removeOne(edited, keepsEvents);
