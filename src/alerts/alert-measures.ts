@@ -42,7 +42,10 @@ export class AlertMeasures {
     this.#sources = sources;
   }
 
-  /** Must be called once at each check, before the alerts are measured. */
+  /**
+   * Records the number of dropped copies, if the gateway reports it. Must be called once at each check, before the
+   * alerts are measured.
+   */
   async begin(nowMs: number): Promise<void> {
     const stats = (await this.#sources.stats?.().catch(() => null)) as GatewayStats | null | undefined;
     const count = stats?.exchanges?.dropped;
@@ -51,7 +54,7 @@ export class AlertMeasures {
     if (count !== undefined) this.#dropped.push({ at_ms: nowMs, count });
   }
 
-  /** Never rejects. */
+  /** Measures the value that an alert watches. Never rejects: an unknown value is null, with the reason. */
   async measure(alert: AlertRow, nowMs: number): Promise<Measured> {
     try {
       return await this.#measure(alert, nowMs);

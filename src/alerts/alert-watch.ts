@@ -87,7 +87,7 @@ export class AlertWatch {
     this.#outbox.wake();
   }
 
-  /** Tries every message that is due once. */
+  /** Makes one attempt to send every message that is due. */
   deliverDue(): Promise<void> {
     return this.#outbox.deliverDue();
   }
