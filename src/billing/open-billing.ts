@@ -27,7 +27,10 @@ const NO_WEBHOOKS: WebhookVerifier = {
   },
 };
 
-/** Opens what the settings allow: the processor, webhooks, or nothing. @param return_url address to which people return from the processor's pages */
+/**
+ * Opens what the settings allow: the processor, webhooks, or nothing.
+ * @param return_url address to which people return from the processor's pages
+ */
 export async function openBilling(choice: BillingChoice, return_url: string): Promise<Billing> {
   const { secret_key, api_base, webhook_secret, webhook_thin_secret } = choice;
   if (secret_key === null && webhook_secret === null && webhook_thin_secret === null)
