@@ -68,7 +68,7 @@ export interface Invitation {
   expires_at: string;
 }
 
-/** The status at a time: a pending invitation expires without a write. */
+/** Computes the status of an invitation at a time. A pending invitation expires without a write. */
 export function invitationStatus(invitation: Invitation, nowMs: number): InvitationStatus {
   const isOver = invitation.status === 'pending' && Date.parse(invitation.expires_at) <= nowMs;
   return isOver ? 'expired' : invitation.status;

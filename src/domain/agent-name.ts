@@ -3,7 +3,7 @@
 /** Maximum characters of a name. */
 export const AGENT_NAME_CHARACTERS = 80;
 
-/** A name on one line; '' if it has no printable character. */
+/** Makes a name of one line without invisible characters, cut to AGENT_NAME_CHARACTERS; '' if no character is left. */
 export function cleanAgentName(name: string): string {
   return name
     .replace(/[\p{Cc}\p{Cf}\s]+/gu, ' ')

@@ -103,7 +103,7 @@ export interface AlertState {
   is_told: boolean;
   /** Time of the last message about a crossing, in milliseconds since the epoch; null: never. */
   told_ms: number | null;
-  /** When the alert changed to this state. */
+  /** When `is_firing` changed last; before the first change, when the state was created. */
   since_ms: number;
   /** null: unknown. */
   value: number | null;
@@ -129,7 +129,7 @@ export interface DeliveryNote {
   attempts: number;
   /** Error of the last attempt; '' without one. */
   problem: string;
-  /** When it was delivered or given up; null: still waiting. */
+  /** When the message was delivered or given up; null: it still waits. */
   ended_at: string | null;
 }
 
@@ -191,9 +191,10 @@ export interface Measured {
 }
 
 /**
- * The changes that follow from a check. Destinations get one message when the threshold is crossed, and one when the
- * value returns. There are no messages in quiet hours. If the last message about a crossing is younger than
- * `interval_s`, a new crossing is reported when that time has passed, and only if the value has not returned by then.
+ * Computes the new state of an alert after a check, and the message to send; `tell` is null if there is none.
+ * Destinations get one message when the threshold is crossed, and one when the value returns. There are no messages in
+ * quiet hours. If the last message about a crossing is younger than `interval_s`, a new crossing is reported when that
+ * time has passed, and only if the value has not returned by then.
  */
 export function stepAlert(
   rule: AlertRule,
@@ -225,7 +226,7 @@ export function stepAlert(
   return { state: { ...state, is_told: true, told_ms: nowMs }, tell: 'fired' };
 }
 
-/** The message to the destinations of an alert. */
+/** Makes the content of the message to the destinations of an alert. */
 export function tellNews(
   { id, ...rule }: AlertRow,
   event: Pick<AlertEvent, 'id' | 'type' | 'at' | 'value'>,
@@ -289,7 +290,10 @@ function formatSpan(seconds: number): string {
   return seconds % 60 === 0 ? `${seconds / 60} min` : `${seconds} s`;
 }
 
-/** The destination of a message without secrets: a web address may contain a token. */
+/**
+ * Names the destination of a message without secrets: the addresses of a mail, or the host of a web address, whose path
+ * may contain a token. '' if the web address is invalid.
+ */
 export function nameTarget({ kind, url, to }: Pick<AlertDestination, 'kind' | 'url' | 'to'>): string {
   if (kind === 'email') return to.join(', ');
   return URL.canParse(url) ? new URL(url).host : '';
@@ -300,7 +304,7 @@ const PAUSES_MS = [10_000, 30_000, 60_000, 300_000, 900_000, 3_600_000] as const
 /** Age at which an undelivered message is given up. */
 const GIVEN_UP_MS = 24 * 3_600_000;
 
-/** When the next attempt is due; null: the message is given up. */
+/** Computes when the next attempt is due, in milliseconds since the epoch; null: the message is given up. */
 export function nextAttempt({ attempts, made_ms }: AlertDelivery, nowMs: number): number | null {
   // A clock that was set back must not delay the end.
   if (Math.abs(nowMs - made_ms) >= GIVEN_UP_MS) return null;

@@ -47,7 +47,9 @@ export function auditWrites(entry: AuditEntry): [PutWrite, AddWrite] {
   ];
 }
 
-/** The entry of a change in `runs.mdb`, in the change's own transaction; `carryAudit` copies it to the log. */
+/**
+ * Makes the row of an entry in `runs.mdb`, for the transaction of the change; `carryAudit` copies the entry to the log.
+ */
 export function outboxWrite(entry: AuditEntry): PutWrite {
   return { op: 'put', table: AUDIT_OUTBOX, row: [entry.org_id, entry.id], value: entry };
 }

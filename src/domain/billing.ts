@@ -71,7 +71,7 @@ interface SubscriptionChange {
   payment?: 'paid' | 'failed';
 }
 
-/** The subscription as bootstrap and /billing/subscription show it; the cap is the plan's. */
+/** The subscription as bootstrap and /billing/subscription show it, without the cap, which follows from the plan. */
 export interface EffectiveSubscription {
   plan: string;
   status: SubscriptionStatus;
@@ -87,8 +87,9 @@ export function doesRenew(subscription: Subscription): boolean {
 }
 
 /**
- * The state after an event, which may be older than the known state. Of two events in the same second, the one that
- * arrived later counts, except that the creation of the subscription object never replaces a later state of the object.
+ * Computes the state of a subscription after an event, which may be older than the known state. Of two events in the
+ * same second, the one that arrived later counts, except that the creation of the subscription object never replaces a
+ * later state of the object.
  */
 export function mergeSubscription(
   before: Subscription | undefined,
@@ -145,7 +146,7 @@ function newer(
   return known === null || as_of_s >= known.as_of_s ? { value, as_of_s } : known;
 }
 
-/** The status that follows from everything known about a subscription. */
+/** Computes the status that follows from everything known about a subscription. */
 export function statusOf({ object, is_ended, paid_s, failed_s }: Subscription): StoredStatus {
   if (is_ended) return 'canceled';
   const isFailed = failed_s !== null && (paid_s === null || failed_s >= paid_s);
@@ -359,7 +360,7 @@ function text(value: unknown): string | null {
     : null;
 }
 
-/** The id of an object, which may be included as a whole. */
+/** Reads the id of an object. The value is the id, or the whole object. null without a valid id. */
 function idOf(value: unknown): string | null {
   return text(value) ?? text(record(value).id);
 }

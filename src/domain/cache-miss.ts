@@ -42,7 +42,7 @@ export type CacheVerdict = (typeof CACHE_VERDICTS)[number];
 export interface PromptDifference {
   /** The place in words: `tool 3 (Read)`, `system`, `message 12, block 2`. */
   place: string;
-  /** Unchanged characters of this part. */
+  /** Number of characters at the beginning of the part that are the same in both prompts. */
   offset: number;
   /**
    * The text at the difference in the earlier prompt and in this one, with some characters before it; '' if absent.
@@ -112,7 +112,7 @@ export interface CauseSum {
   lost_tokens: number;
   /** Dollars; null: no price is known. */
   cost_usd: number | null;
-  /** Some runs with such misses. */
+  /** Some of the runs in which these misses occurred. */
   runs: string[];
 }
 

@@ -47,7 +47,7 @@ const PLACE_WORDS: Readonly<Partial<Record<string, string>>> = {
   damaged: 'the capture database is damaged',
 };
 
-/** The storage problem in words; null for a cause that does not concern the storage. */
+/** Describes the storage problem of a cause; null for a cause that does not concern the storage. */
 export function findPlaceWords(cause: FailureCause): string | null {
   return PLACE_WORDS[cause] ?? null;
 }

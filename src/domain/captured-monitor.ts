@@ -175,7 +175,7 @@ export class CapturedMonitor {
 
 type ToolResult = Extract<TurnBlock, { type: 'tool_result' }>;
 
-/** The results since the last answer. */
+/** Lists the tool results that follow the last answer in the messages. */
 function listResults(messages: readonly TurnMessage[]): ToolResult[] {
   const from = messages.findLastIndex(({ role }) => role === 'assistant') + 1;
   return messages
@@ -189,7 +189,7 @@ function makeStep(action: string, action_input: string, thought: string): Waitin
   return { action, action_input, thought, observation, is_error: false, tokens: 0 };
 }
 
-/** The user's first words, without what the client adds. */
+/** Finds the user's first words, without what the client adds; '' if there are none. */
 function readTask(messages: readonly TurnMessage[]): string {
   for (const { role, content } of messages) {
     const text = role === 'user' ? stripClientWords(joinTexts(content, 'text')) : '';

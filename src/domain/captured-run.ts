@@ -67,7 +67,7 @@ export type CaptureAnswer =
 export interface CaptureReaderSource {
   /** When the bucket was last read; null: not yet. */
   looked_at: string | null;
-  /** Why it could not be read; null: it was. */
+  /** Why the bucket could not be read; null: it was read. */
   failure: string | null;
   gateways: {
     gateway: string;
@@ -197,7 +197,7 @@ export interface CapturedRunRow {
   feedback_score: number | null;
   /** null: not judged yet. */
   golden: boolean | null;
-  /** Why it is not golden. */
+  /** Why the run is not golden; empty if it is golden or not judged yet. */
   reasons: GoldenReason[];
   /** Reasons that the mark overrules. */
   overruled: GoldenReason[];

@@ -116,7 +116,7 @@ const OTHER_HEADERS = new Set([
   'content-length',
 ]);
 
-/** The run of a client's side calls: one for each kind. */
+/** Makes the run of a client's side calls of one kind, a child of `run`. */
 export function nameSideRun(run: ClientRun, kind: SideKind): ClientRun {
   return { ...run, run_id: `${run.run_id}:${kind}`, parent_run_id: run.run_id, kind };
 }

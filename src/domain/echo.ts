@@ -48,8 +48,8 @@ const PLACEHOLDERS = new Set(['(nocontent)', '[nocontent]', '.', '-']);
 /** If an echo contains less than this share of the text that was read, the client has replaced the text. */
 const SHARED_AT_LEAST = 0.5;
 /**
- * For this share, the texts are compared in short pieces. SHARED_CHARACTERS: characters of each text that are
- * compared; PIECE: characters of a piece.
+ * To measure SHARED_AT_LEAST, the texts are divided into overlapping pieces of PIECE characters. Only the first
+ * SHARED_CHARACTERS characters of each text are compared.
  */
 const SHARED_CHARACTERS = 20_000;
 const PIECE = 3;
@@ -190,7 +190,7 @@ function listCalls(messages: readonly TurnMessage[]): ReadCall[] {
     .flatMap((block) => (block.type === 'tool_call' ? [block] : []));
 }
 
-/** The parts of an answer that an echo must repeat; null if they are too long to be compared. */
+/** Reads the parts of an answer that an echo must repeat; null if they are too long to be compared. */
 function readSaid(content: readonly TurnBlock[]): Said | null {
   let text = '';
   const calls: ReadCall[] = [];
@@ -205,7 +205,10 @@ function readSaid(content: readonly TurnBlock[]): Said | null {
   return text.length + characters > ANSWER_CHARACTERS ? null : { text, calls };
 }
 
-/** A digest of a message: its role, texts and media, the ids and names of its calls, and the ids of its results. */
+/**
+ * Makes a digest of a message from its role, texts and media, the ids and names of its calls, and the ids of its
+ * results.
+ */
 function nameMessage({ role, content }: TurnMessage): string {
   let text = role === 'tool' ? 'user' : role;
   for (const block of content) {
@@ -298,7 +301,10 @@ function isSameCall(read: ReadCall, repeated: ReadCall): boolean {
   return a === b || a.includes(MASK) || b.includes(MASK);
 }
 
-/** The calls of an echo without those that the client itself added, such as one that loads its tools. */
+/**
+ * Lists the calls of an echo without those that the client itself added, such as a call that loads its tools. If fewer
+ * than the read calls would be left, none is removed.
+ */
 function leaveOutMadeUp(read: readonly ReadCall[], repeated: readonly ReadCall[]): readonly ReadCall[] {
   if (read.length === 0 || repeated.length <= read.length) return repeated;
   const forms = new Set(read.map(({ id }) => formOf(id)));
@@ -306,7 +312,10 @@ function leaveOutMadeUp(read: readonly ReadCall[], repeated: readonly ReadCall[]
   return kept.length < read.length ? repeated : kept;
 }
 
-/** The common form of one provider's ids: the words before the varying part. */
+/**
+ * Finds the words before the varying part of a call's id, which all ids of one provider have in common; '' for an id
+ * that our reading assigned.
+ */
 function formOf(id: string): string {
   return isTold(id) ? /^(?:[A-Za-z]+[_-])*/.exec(id)![0] : '';
 }

@@ -66,7 +66,7 @@ const TLS_CODE =
 const NAME_CODE = /^(?:EAI_|E(?:NODATA|SERVFAIL|BADNAME|BADRESP)$)/;
 const PARSER_CODE = /^HPE_/;
 
-/** Why a connection to an upstream failed. */
+/** Finds the cause for the error code of a connection to an upstream; `upstream_failed` for an unknown code. */
 export function findEndCause(code: string): EndCause {
   const known = BY_CODE[code];
   if (known !== undefined) return known;

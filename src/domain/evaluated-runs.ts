@@ -96,7 +96,10 @@ function find(runs: EvaluatedRuns, digest: string): Entry | undefined {
   return undefined;
 }
 
-/** A copy of the runs with the entry added. */
+/**
+ * Returns a copy of the runs with the entry added under each key. If the last part is full, a new part begins, and the
+ * oldest part may be dropped.
+ */
 export function keepEntry(runs: EvaluatedRuns, keys: readonly string[], entry: Entry): EvaluatedRuns {
   const { entries, parts } = EVALUATED_RUNS;
   const last = runs.at(-1);

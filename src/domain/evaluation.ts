@@ -19,7 +19,7 @@ interface Evaluation {
   intervention_text: string;
   /** '' unless `inject`. */
   failure_type: MonitorName | '';
-  /** Whether it is the first or the last level of intervention; '' unless `inject`. */
+  /** `nudge` for the first level of an intervention, `stop` for the last one; '' unless `inject`. */
   level: InterventionLevel | '';
   fired: readonly MonitorName[];
   scores: MonitorScores;
@@ -39,7 +39,7 @@ export const NO_STEP_YET: StepOutcome = {
   intervention: null,
 };
 
-/** The highest score. Unlike the mean, it shows one certain monitor among five silent ones. */
+/** Finds the highest score. Unlike the mean, it shows that one monitor is certain while the others are silent. */
 export function findMaxScore(scores: MonitorScores): number {
   let highest = 0;
   for (const name of MONITOR_NAMES) if (scores[name] > highest) highest = scores[name];
@@ -47,8 +47,8 @@ export function findMaxScore(scores: MonitorScores): number {
 }
 
 /**
- * The intervention of the current streak: the step's intervention, or an earlier one while its monitor keeps firing;
- * null once the agent has changed course.
+ * Finds the intervention of the current streak: the step's own intervention, or an earlier one while its monitor keeps
+ * firing; null once the agent has changed course.
  * @param before result of this function for the previous step
  */
 export function followStreak(before: Intervention | null, outcome: StepOutcome): Intervention | null {

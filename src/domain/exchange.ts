@@ -243,7 +243,7 @@ export interface ExchangeRecord {
   tags?: string[];
   /** From the request's `traceparent`; absent without one, and in older records. */
   trace_id?: string;
-  /** Who ended it, and why; absent if it succeeded, and in records of versions before 0.2.0. */
+  /** Who ended the exchange, and why; absent if it succeeded, and in records of versions before 0.2.0. */
   end_cause?: EndCause;
   truncated: boolean;
   undecodable: boolean;

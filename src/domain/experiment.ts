@@ -120,7 +120,7 @@ interface UnitSums {
 interface Unit {
   on?: UnitSums;
   off?: UnitSums;
-  /** Its earliest run. */
+  /** The unit's earliest run, and the arm of that run. */
   first: Pick<RunSummary, 'started_at' | 'run_id'> & { arm: ArmName };
 }
 

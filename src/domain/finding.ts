@@ -41,7 +41,7 @@ export interface FindingFilter {
   finding_type: string | null;
 }
 
-/** The stored form of a note: keys are masked first, then texts are cut, so that no half of a key remains. */
+/** Makes the stored form of a note: keys are masked first, then texts are cut, so that no half of a key remains. */
 export function prepareFinding(note: FindingNote): Omit<Finding, 'finding_id' | 'project_id' | 'created_at'> {
   return {
     content: cutCharacters(maskKeys(note.content), FINDING_BOUNDS.content),
@@ -51,7 +51,7 @@ export function prepareFinding(note: FindingNote): Omit<Finding, 'finding_id' | 
   };
 }
 
-/** A path in the form in which it is stored and compared. */
+/** Converts a path to the form in which paths are stored and compared. */
 export function prepareFilePath(path: string): string {
   return cutCharacters(maskKeys(path), FINDING_BOUNDS.file_path);
 }
@@ -60,14 +60,14 @@ export function prepareFindingType(type: string): string {
   return cutCharacters(maskKeys(type), FINDING_BOUNDS.finding_type);
 }
 
-/** A hash that is equal for equal notes in one project, so that a repetition is recognized. */
+/** Hashes a finding. The hash is equal for equal notes in one project, so that a repetition is recognized. */
 export function hashFinding(finding: Omit<Finding, 'finding_id' | 'created_at'>): string {
   const { project_id, content, file_path, finding_type, metadata } = finding;
   const parts = [project_id, content, file_path, finding_type, sortKeys(parseExact(metadata))];
   return createHash('sha256').update(JSON.stringify(parts)).digest('base64url');
 }
 
-/** The score of a recall, 0 to 1, from a cosine. */
+/** Converts a cosine to the score of a recall, 0 to 1. */
 export function scoreOf(similarity: number): number {
   return Math.min(1, Math.max(0, similarity));
 }
@@ -106,13 +106,13 @@ export class PathCover {
     return this.#firstFrom(wanted) === wanted || (this.#firstFrom(longer)?.startsWith(longer) ?? false);
   }
 
-  /** The share of the given paths that are covered; 1 for an empty list, 0 without findings. */
+  /** Computes the share of the given paths that are covered; 1 for an empty list, 0 without findings. */
   coverage(paths: readonly string[]): number {
     if (paths.length === 0) return 1;
     return paths.filter((path) => this.covers(path)).length / paths.length;
   }
 
-  /** The first path that does not sort before the given path. */
+  /** Finds the first stored path that does not sort before the given one; undefined if all do. Both are reversed. */
   #firstFrom(reversed: string): string | undefined {
     let low = 0;
     let high = this.#reversed.length;
@@ -126,8 +126,8 @@ export class PathCover {
 }
 
 /**
- * A path's UTF-8 bytes in reverse, one character per byte. Bytes are reversed instead of characters because a native
- * function can do it; a slash is a single byte.
+ * Reverses the UTF-8 bytes of a path, one character per byte. Bytes are reversed instead of characters because a native
+ * function can do it. A slash is a single byte, so it stays a slash.
  */
 function reversePath(path: string): string {
   let start = 0;
@@ -140,7 +140,7 @@ function maskKeys(text: string): string {
   return maskText(text);
 }
 
-/** The value with the keys of every object sorted. */
+/** Copies a JSON value with the keys of every object sorted. */
 function sortKeys(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(sortKeys);
   if (typeof value !== 'object' || value === null || isRawNumber(value)) return value;

@@ -17,7 +17,7 @@ export interface ForkPlace {
   turn: number;
 }
 
-/** The tags of a fork in the form of the header `x-svc-tags`; null: a header cannot hold the run's id. */
+/** Writes the tags of a fork in the form of the header `x-svc-tags`; null: the run's id cannot be in a header. */
 export function writeForkTags({ run_id, turn }: ForkPlace): string | null {
   if (!/^[\x21-\x7e]+$/.test(run_id) || run_id.includes(',')) return null;
   return `${RUN_PREFIX}${run_id},${TURN_PREFIX}${turn}`;

@@ -52,7 +52,10 @@ type StepColumns = [
   interventions: [position: number, intervention: Intervention][],
 ];
 
-/** The value of a row. @param steps in the order of their indices */
+/**
+ * Encodes steps as the value of a row.
+ * @param steps in the order of their indices
+ */
 export function gatherSteps(steps: readonly StoredStep[]): Uint8Array {
   const rows = steps.map(({ step }) => step);
   const columns: StepColumns = [
@@ -73,7 +76,7 @@ export function gatherSteps(steps: readonly StoredStep[]): Uint8Array {
 }
 
 /**
- * The steps of a row's value.
+ * Decodes the steps in the value of a row.
  * @throws RangeError for a value of a newer version; zlib's error or SyntaxError for a damaged one
  */
 export function readGathered(value: Uint8Array): StoredStep[] {

@@ -82,7 +82,7 @@ export type GoldenCode =
   | 'reading_differs'
   /** The outcome of the finished monitor run with that id (run-mark.ts). */
   | 'outcome'
-  /** A person marked it bad (run-mark.ts). */
+  /** A person marked the run bad (run-mark.ts). */
   | 'marked_bad';
 
 /** Why a run is not golden: a word for machines and a sentence for people. */
@@ -94,8 +94,9 @@ export interface GoldenReason {
 }
 
 /**
- * The reason against a run from the outcome of the finished monitor run with its id.
- * @param outcome null: there is no such run
+ * Makes the reason against a run if the finished monitor run with its id has another outcome than success.
+ * @param outcome null: there is no finished monitor run with the id
+ * @returns null: there is no reason
  */
 export function judgeOutcome(outcome: string | null): GoldenReason | null {
   if (outcome === null || outcome === 'success') return null;
@@ -134,7 +135,7 @@ const NAMED_IDS = 5;
 
 /** What the rule needs to know about wire formats; `GOLDEN_WIRES` of src/providers implements it. */
 export interface GoldenWires {
-  /** Whether runs of such turns can be golden. */
+  /** Whether a run can be golden if its turns have this wire format. */
   canBeGolden(shape: ApiShape | null): boolean;
   /** Whether this stop reason means that the model ended its turn by itself. */
   endsItself(shape: ApiShape, stop_reason: string): boolean;
@@ -266,7 +267,7 @@ export class GoldenTally {
   }
 
   /**
-   * The verdict on the exchanges added so far.
+   * Judges the exchanges added so far.
    * @param lastCallsTools whether the last turn's answer calls a tool; needed for `responses`, whose stop reason does
    *   not show it. null if unknown, which counts as false
    */
@@ -487,7 +488,7 @@ class IdList {
     if (this.#first.length < NAMED_IDS) this.#first = [...this.#first, id];
   }
 
-  /** `exchange 3`, `exchanges 3, 4 and 9 more`. */
+  /** Names the exchanges for a sentence: `exchange 3`, or `exchanges 3, 4 and 9 more`. */
   name(): string {
     if (this.count === 1) return `exchange ${this.#first[0]}`;
     const rest = this.count - this.#first.length;

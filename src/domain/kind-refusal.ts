@@ -21,7 +21,7 @@ interface RefusedKind {
 /** If more golden runs than this are needed, the text does not advise recording them. */
 const ADVISED_RUNS = 1_000;
 
-/** Two clauses: why the kind is not served, and what would change that. null for a kind that is served. */
+/** Describes in two clauses why the kind is not served, and what would change that; null for a kind that is served. */
 export function describeKindRefusal(kind: RefusedKind): { why: string; remedy: string } | null {
   switch (kind.refused) {
     case null:

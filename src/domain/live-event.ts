@@ -108,7 +108,7 @@ export function boundLiveEvent<Event extends LiveEvent>(event: Event): Event {
   return (bounded as Event | null) ?? event;
 }
 
-/** The `data:` field: the event as JSON on one line, without its name. */
+/** Writes the `data:` field of an event: the event as JSON on one line, without its name. */
 export function encodeLiveData({ event: _, ...data }: LiveEvent): string {
   return JSON.stringify(data);
 }

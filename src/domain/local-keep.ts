@@ -1,11 +1,11 @@
 /** How long captures stay on the local disk when they are also in a bucket (CAPTURE_LOCAL_KEEP). Pure. */
 
 export type LocalKeep =
-  /** Always: the bucket is only a second copy. */
+  /** All files stay: the bucket is only a second copy. */
   | 'all'
-  /** Until this long after their last exchange. */
+  /** A file stays until this long after its last exchange. */
   | { age_ms: number }
-  /** The newest sealed files that together have at most this many bytes. */
+  /** The newest sealed files stay, as many as together have at most this many bytes. */
   | { bytes: number };
 
 interface KeptFile {
@@ -16,7 +16,7 @@ interface KeptFile {
 }
 
 /**
- * The files that may be removed from the local disk.
+ * Lists the files that may be removed from the local disk, oldest first.
  * @param files oldest first
  */
 export function listDue<File extends KeptFile>(

@@ -130,7 +130,7 @@ export function decodeVector(bytes: unknown, dimensions: number): Float32Array |
   return vector;
 }
 
-/** The vector after encoding and decoding. */
+/** Encodes a vector and decodes it again, so that it has the same rounding as a stored one. */
 export function roundVector(vector: Float32Array): Float32Array {
   return decodeVector(encodeVector(vector), vector.length)!;
 }
@@ -159,7 +159,7 @@ function packedBytes(dimensions: number): number {
   return bytes % 4 === 0 ? bytes + 1 : bytes;
 }
 
-/** A short key part for a name of any length: 22 characters of base64url, 128 bits. */
+/** Hashes a name of any length to a short part of a key: 22 characters of base64url, 132 bits. */
 export function digest(text: string): string {
   return createHash('sha256').update(text).digest('base64url').slice(0, 22);
 }

@@ -70,7 +70,7 @@ export interface PatternScope {
 
 export const UNIVERSAL_SCOPE: PatternScope = { tier: 'e3', org_id: '', project_id: '' };
 
-/** The scope of an organization's pattern: e1 in a project, otherwise the commons. */
+/** Makes the scope of an organization's pattern: e1 in a project, otherwise (null) the organization's commons. */
 export function ownScope(orgId: string, projectId: string | null): PatternScope {
   return projectId === null
     ? { tier: 'e2', org_id: orgId, project_id: '' }
@@ -119,7 +119,7 @@ const ATTRIBUTES = new Set([
 ]);
 
 /**
- * The family of a model, without versions, dates and sizes (`claude-sonnet`, `gpt-4o`, `gemini-flash`, `llama`).
+ * Finds the family of a model, without versions, dates and sizes (`claude-sonnet`, `gpt-4o`, `gemini-flash`, `llama`).
  * @returns '' for a name that does not identify a family
  */
 export function modelFamily(model: string): string {

@@ -49,7 +49,7 @@ export interface TextHit {
   exchange_id: number;
   started_at: string;
   model: string | null;
-  /** One for each term. */
+  /** A place for each term of the search. */
   found: FoundText[];
 }
 

@@ -16,7 +16,10 @@ export interface PlanReader {
   planOf(orgId: string): string | Promise<string>;
 }
 
-/** The cap of a plan. An unknown plan has the cap of the free plan; if there is no free plan, it has no cap. */
+/**
+ * Finds the cap of a plan; null: no cap. An unknown plan has the cap of the free plan; if there is no free plan, it has
+ * no cap.
+ */
 export function capOf(caps: PlanCaps, plan: string): number | null {
   if (Object.hasOwn(caps, plan)) return caps[plan]!;
   return Object.hasOwn(caps, FREE_PLAN) ? caps[FREE_PLAN]! : null;

@@ -172,8 +172,8 @@ const EDITION =
   /(?:[-@]20\d{6}|-20\d\d-\d\d-\d\d|-(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])|-latest|@default|@latest)$/;
 
 /**
- * Names under which the model may be priced, the most exact first: as written; without the vendor (`openai/gpt-5`,
- * `us.anthropic.claude-…-v1:0`); without the release date.
+ * Lists the names under which the model may be priced, the most exact first: the name as written, then without the
+ * vendor (`openai/gpt-5`, `us.anthropic.claude-…-v1:0`), then without the release date.
  */
 function listNames(model: string): string[] {
   const names = new Set([model]);
@@ -197,7 +197,7 @@ function cacheWriteOf({ input, cache_write = 1.25 * input }: Rates): number {
   return cache_write;
 }
 
-/** The rates for a request with this much input, including the cache. */
+/** Finds the rates for a request with this number of input tokens, including those in the cache. */
 function ratesFor(price: TierPrice, input_tokens: number): Rates {
   return price.above !== undefined && input_tokens > price.above.tokens ? price.above : price;
 }

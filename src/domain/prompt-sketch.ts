@@ -142,7 +142,7 @@ interface Remembered {
 const remembered: Remembered[] = [];
 let nextRemembered = 0;
 
-/** The sketch of a prompt given in blocks, as characters of 8 bits; '' when there is no prompt. */
+/** Makes the sketch of a prompt that is given in blocks, as characters of 8 bits; '' for a prompt without text. */
 export function sketchPrompt(blocks: readonly string[]): string {
   let chars = 0;
   for (const block of blocks) chars += block.length;

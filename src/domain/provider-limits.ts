@@ -22,7 +22,7 @@ export interface LimitReading {
 type Headers = ReadonlyMap<string, string>;
 
 /**
- * The limits in an answer's headers.
+ * Reads the limits in an answer's headers.
  * @param headers by name, as received
  * @param atMs when the answer began, because some headers contain a duration from this time
  */
@@ -116,7 +116,7 @@ function describeWindow(minutes: number): string {
   return minutes % 60 === 0 ? `${minutes / 60} hours` : `${minutes} minutes`;
 }
 
-/** A number of at least 0; null for anything else. */
+/** Reads a decimal number without a sign; null for another text, and without a text. */
 function readNumber(text: string | undefined): number | null {
   return text !== undefined && /^\d{1,15}(?:\.\d{1,15})?$/.test(text.trim()) ? Number(text) : null;
 }
@@ -134,7 +134,10 @@ const UNITS_MS: Readonly<Record<string, number>> = {
   d: 86_400_000,
 };
 
-/** `6m0s`, `1.5s`, `120ms`, or seconds. */
+/**
+ * Reads a duration such as `6m0s`, `1.5s` or `120ms`, or a number of seconds. Returns milliseconds; null for another
+ * text.
+ */
 function readDuration(text: string | undefined): number | null {
   if (text === undefined) return null;
   const seconds = readNumber(text);

@@ -103,13 +103,13 @@ function readHost(word: string): ProxyHost | null {
   return { pattern, port, provider: nameProvider(pattern) };
 }
 
-/** The provider's label for a default host, otherwise the name itself. */
+/** Finds the provider's label for a default host; for another host, its name without `*.`. */
 function nameProvider(pattern: string): string {
   const known = defaultHosts.find((host) => matches(host.pattern, pattern));
   return known?.provider ?? pattern.replace('*.', '').slice(0, LABEL_CHARACTERS);
 }
 
-/** The entry for a host; undefined if its tunnels are not decrypted. */
+/** Finds the entry for a host; undefined if tunnels to the host are not decrypted. */
 export function findProxyHost(
   hosts: readonly ProxyHost[],
   name: string,
@@ -123,7 +123,7 @@ function matches(pattern: string, name: string): boolean {
   return name.length > pattern.length - 1 && name.endsWith(pattern.slice(1));
 }
 
-/** The domains for which the authority may issue certificates. A domain includes all names below it. */
+/** Lists the domains for which the authority may issue certificates. A domain includes all names below it. */
 export function listDomains(hosts: readonly ProxyHost[]): string[] {
   return [...new Set(hosts.map(({ pattern }) => pattern.replace('*.', '')))].sort();
 }

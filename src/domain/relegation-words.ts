@@ -125,12 +125,15 @@ export function describeDecision(decision: string): string | null {
   return DECISIONS[decision]?.[0] ?? null;
 }
 
-/** What would make the student serve such a step, as a clause; '' if nothing would or it is unknown. */
+/**
+ * Describes, as a clause, what would make the student serve a step with this decision; '' if nothing would, or it is
+ * unknown.
+ */
 export function describeRemedy(decision: string): string {
   return DECISIONS[decision]?.[1] ?? '';
 }
 
-/** The decision and its remedy, in sentences. */
+/** Describes the decision and its remedy in sentences. An unknown decision is described by its own words. */
 export function tellInSentences(decision: string): string {
   const words = describeDecision(decision) ?? decision.replaceAll('_', ' ');
   const said = ANSWERED.has(decision)

@@ -26,12 +26,14 @@ export interface CallReport {
 type Counts = readonly number[];
 
 /**
- * By the names that {@link countNamesOf} returns. For a call's id: the number of its reports. For a tool: the number
- * of calls first reported with an id, followed by the number of reports without one.
+ * Counts by the names that {@link countNamesOf} returns. For a call's id: the number of its reports. For a tool: the
+ * number of calls first reported with an id, followed by the number of reports without one.
  */
 export type ReportCounts = Map<string, Counts>;
 
-/** The names of the counts that decide about a report. They never equal keys of reports, which contain no space. */
+/**
+ * Lists the names of the counts that decide about a report. They never equal keys of reports, which contain no space.
+ */
 export function countNamesOf({ call, tool }: CallReport): string[] {
   return call === '' ? [toolName(tool)] : [toolName(tool), callName(call)];
 }

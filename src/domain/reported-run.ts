@@ -43,7 +43,7 @@ export interface ReportedRun {
 const NOTHING_FIRED: readonly number[] = MONITOR_NAMES.map(() => 0);
 
 /**
- * The compact form of a run's rows.
+ * Converts the rows of a run to the compact form.
  * @param share returns the same string object for equal names, so that 100,000 runs share it
  */
 export function toReportedRun(
@@ -77,7 +77,7 @@ export function toReportedRun(
   };
 }
 
-/** @returns a list with the name; an empty list for '' or undefined */
+/** Makes a list with the name; an empty list for '' or undefined. */
 export function listName(name: string | undefined): readonly string[] {
   return name === undefined || name === '' ? [] : [name];
 }

@@ -61,7 +61,7 @@ export function judgeClock(last: ClockReading | 'unreadable' | null, now: ClockR
   return { verdict: 'accepted', now_ms: now.wall_ms, note: now };
 }
 
-/** The longest time that can have passed, according to the machine. */
+/** Computes the longest time that can have passed between the two readings, according to the machine. */
 function explainedMs(last: ClockReading, now: ClockReading): number {
   const upMs = now.uptime_ms - last.uptime_ms;
   return now.boot_id === last.boot_id && upMs >= 0 ? upMs + CLOCK_SLACK_MS : OFF_MS_MAX;

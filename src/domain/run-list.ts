@@ -24,14 +24,14 @@ interface RunPlace {
 type RunListKey = [org_id: string, project_id: string, started_at_ms: number, run_id: string];
 
 /**
- * The first parts of the keys of a list.
- * @param projectId null: the list of every project
+ * Makes the first parts of the keys of a list.
+ * @param projectId null: the list of all projects together
  */
 export function runListPrefix(orgId: string, projectId: string | null): [org_id: string, project_id: string] {
   return [orgId, projectId ?? EVERY_PROJECT];
 }
 
-/** The keys of a run in both lists. */
+/** Makes the keys of a run in its project's list and in the list of all projects. */
 export function runListKeys(
   { org_id, project_id }: Pick<RunRow, 'org_id' | 'project_id'>,
   { started_at_ms, run_id }: RunPlace,
@@ -39,7 +39,7 @@ export function runListKeys(
   return [project_id, EVERY_PROJECT].map((list) => [org_id, list, started_at_ms, run_id]);
 }
 
-/** The run's position that a key of a list contains. */
+/** Reads a run's position from a key of a list. */
 export function placeOfKey(row: readonly (string | number)[]): RunPlace {
   return { started_at_ms: row[2] as number, run_id: row[3] as string };
 }

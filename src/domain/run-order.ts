@@ -19,7 +19,9 @@ export type PlacedExchange = Pick<ExchangeRecord, 'id' | 'seq' | 'started_at' | 
 /** Stamps for each millisecond, as src/gateway/capture/arrival-counter.ts has them. */
 const STAMPS_PER_MS = 1_024;
 
-/** The arrival of the request, as a sortable number. */
+/**
+ * Makes a sortable number of the arrival of the request. For a record without an arrival stamp, the start time is used.
+ */
 export function arrivalOf({ arrival, started_at }: Pick<PlacedExchange, 'arrival' | 'started_at'>): number {
   return arrival ?? Date.parse(started_at) * STAMPS_PER_MS;
 }
@@ -109,7 +111,7 @@ export class RunOrder<T extends PlacedExchange> {
   }
 }
 
-/** The exchanges of one run, given in any order, in the order of the run. */
+/** Yields the exchanges of one run, given in any order, in the order of the run. */
 export function* inRunOrder<T extends PlacedExchange>(
   exchanges: Iterable<T>,
   most: number = RUN_ORDER_EXCHANGES,

@@ -41,8 +41,8 @@ export function runSummaryKey(
 }
 
 /**
- * The part of a deleted run that its experiment keeps: the counts, without the run's name. A new run with
- * that name is a separate run.
+ * Makes the row that an experiment keeps of a deleted run: the counts, without the run's name. A new run with that name
+ * is a separate run.
  * @param mark distinguishes deleted runs with the same name
  */
 export function anonymizeSummary(summary: RunSummary, mark: string): RunSummary {
@@ -50,7 +50,7 @@ export function anonymizeSummary(summary: RunSummary, mark: string): RunSummary 
   return { ...summary, run_id: `deleted-${name}` };
 }
 
-/** The class of an outcome: `success` itself, anything that begins with `failure`, or any other text. */
+/** Classifies an outcome: `success` itself, anything that begins with `failure`, or any other text. */
 export function classifyOutcome(outcome: string): 'success' | 'failure' | 'other' {
   if (outcome === 'success') return 'success';
   return outcome.startsWith('failure') ? 'failure' : 'other';

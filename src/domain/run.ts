@@ -195,7 +195,7 @@ function detach(intervention: Intervention | null): Intervention | null {
   return intervention === null ? null : { ...intervention, text: Buffer.from(intervention.text).toString() };
 }
 
-/** The answer to a run start and to its repetitions. */
+/** Writes the answer to a run start. A repeated start gets the same answer. */
 export function renderStart({ facts, started_at_ms }: RunState): string {
   return JSON.stringify({ run_id: facts!.run_id, status: 'running', started_at: toTimestamp(started_at_ms) });
 }
@@ -265,7 +265,7 @@ export function sumSteps(
   return totals;
 }
 
-/** The answer to a finish. */
+/** Writes the answer to a finish. */
 export function renderFinish(state: RunState): string {
   const { run_id, ...totals } = totalsOf(state);
   return JSON.stringify({ run_id, status: 'finished', ...totals });
@@ -285,7 +285,7 @@ export interface RunTotals {
   fired: Record<MonitorName, number>;
 }
 
-/** The totals of a started run; `outcome` is '' and `duration_ms` 0 while it runs. */
+/** Computes the totals of a started run; `outcome` is '' and `duration_ms` 0 while it runs. */
 export function totalsOf(state: RunState): RunTotals {
   return {
     run_id: state.facts!.run_id,
@@ -303,15 +303,15 @@ export function totalsOf(state: RunState): RunTotals {
 }
 
 /**
- * The result of an evaluation now: a streak's intervention once, and again after it has escalated. It stays
- * the same until the next step, because the first answer may have been lost.
+ * Finds the intervention that an evaluation must return now: a streak's intervention once, and again after it has
+ * escalated. The result stays the same until the next step, because the first answer may have been lost.
  * @returns null: nothing is due
  */
 export function dueIntervention(state: RunState): Intervention | null {
   return state.told_at === null || state.told_at === state.steps ? state.intervention : null;
 }
 
-/** The answer to an evaluation of the run itself. */
+/** Writes the answer to an evaluation of the run itself. */
 export function renderEvaluation(state: RunState): string {
   return JSON.stringify(toEvaluation(state.last, dueIntervention(state)));
 }

@@ -10,13 +10,16 @@ export interface TextEmbedder {
   embed(texts: readonly string[]): Promise<Float32Array[]>;
 }
 
-/** Name of the vectors of stored situations by this embedder; changes with the embedder and with the recipe. */
+/**
+ * Names the vectors that this embedder makes of stored situations. The name changes with the embedder and with the way
+ * in which a situation is embedded.
+ */
 export function situationVectorsId(embedder: Pick<TextEmbedder, 'id'>): string {
   return `${embedder.id}+whole`;
 }
 
 /**
- * Name of the vectors by an earlier recipe of the same embedder, which emphasized the first sentence. They still find
+ * Names the vectors that the same embedder made in an earlier way, which emphasized the first sentence. They still find
  * a pattern until it is embedded again.
  */
 export function formerSituationVectorsId(embedder: Pick<TextEmbedder, 'id'>): string {

@@ -23,7 +23,7 @@ export const DEFAULT_PROJECT = 'default';
 /** The organization of a static key's request that does not name one. */
 export const DEFAULT_ORG = 'default';
 
-/** The project that a new record belongs to. */
+/** Finds the project of a new record: the credential's, otherwise the body's, otherwise the default. */
 export function projectOf(tenant: Tenant, fromBody: string | undefined): string {
   return tenant.project_id ?? fromBody ?? DEFAULT_PROJECT;
 }

@@ -46,14 +46,17 @@ export function traceRowKey({ org_id, project_id, trace_id }: TraceAddress): str
 }
 
 /**
- * The first parts of the keys of a list.
- * @param projectId null: the list of every project
+ * Makes the first parts of the keys of a list.
+ * @param projectId null: the list of all projects together
  */
 export function traceListPrefix(orgId: string, projectId: string | null): [org_id: string, list: string] {
   return [orgId, projectId ?? EVERY_PROJECT];
 }
 
-/** The keys of a trace in its lists. Several projects may have the same id, so the project ends the key. */
+/**
+ * Makes the keys of a trace in its lists. Traces of several projects may have the same id, so the key ends with the
+ * project.
+ */
 export function traceListKeys(
   { org_id, project_id, trace_id }: TraceAddress,
   submittedAtMs: number,

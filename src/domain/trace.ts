@@ -102,7 +102,7 @@ function boundStep(step: TraceStep): TraceStep {
   };
 }
 
-/** The first and the last items of a list that is too long, half of the bound each. */
+/** Shortens a list that is too long: keeps its first and its last items, half of the bound each. */
 function keepEnds<T>(list: readonly T[], most: number): readonly T[] {
   if (list.length <= most) return list;
   const half = Math.floor(most / 2);
@@ -110,15 +110,16 @@ function keepEnds<T>(list: readonly T[], most: number): readonly T[] {
 }
 
 /**
- * A scalar's text in the fingerprint. Numbers with the same double value have the same text, however they were written.
+ * Writes a scalar for the fingerprint. Numbers with the same double value have the same text, however they were
+ * written.
  */
 function nameScalar(value: unknown): string {
   return isRawNumber(value) ? numberName(value.rawJSON) : String(value);
 }
 
 /**
- * A fingerprint of a submitted body: equal for the same JSON whatever the order of its keys. It uses its own stack, so
- * that deep nesting cannot overflow the call stack.
+ * Makes a fingerprint of a submitted body: equal for the same JSON whatever the order of its keys. It uses its own
+ * stack, so that deep nesting cannot overflow the call stack.
  * @param body parsed JSON
  * @param without top-level keys that do not count
  * @returns 43 characters of base64url

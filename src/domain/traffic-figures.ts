@@ -25,7 +25,7 @@ export interface FigureQuestion {
   /** UTC days such as `2026-11-28`, both included. */
   from_day: string;
   to_day: string;
-  /** Only exchanges with these values. */
+  /** Counts only exchanges that have all these values. */
   where: Partial<Record<FigureDimension, string>>;
 }
 
@@ -99,7 +99,7 @@ const QUERY_FIELDS: Partial<Record<FigureDimension, string>> = {
 };
 
 /**
- * The text of the run query that finds the runs behind a row (docs/queries.md).
+ * Writes the run query that finds the runs behind a row (docs/queries.md).
  * @returns null where no query finds them
  */
 export function describeFigureRuns(

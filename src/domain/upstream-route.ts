@@ -31,7 +31,7 @@ const PUBLIC_HEADERS = new Set([
   ...['anthropic-beta', 'anthropic-version', 'http-referer', 'openai-beta', 'user-agent', 'x-title'],
 ]);
 
-/** The secret header values of all routes, which are masked in captures. */
+/** Lists the secret header values of all routes, which are masked in captures. */
 export function listRouteSecrets(routes: readonly UpstreamRoute[]): string[] {
   const headers = routes.flatMap((route) => route.headers);
   const long = headers.filter(

@@ -21,7 +21,7 @@ export interface UsageCounts {
   steps: number;
   tokens: number;
   traces: number;
-  /** Calls, whether or not anything was found. */
+  /** Calls of retrieve, whether or not a pattern was found. */
   retrievals: number;
   evaluations: number;
   /** Interventions: retrievals that returned a pattern, evaluations that answered `inject: true`. */
@@ -46,7 +46,7 @@ interface CountReader {
   ): Iterable<{ row: (string | number)[]; value: Value }>;
 }
 
-/** An organization's counts from a day on, in the order of the days. */
+/** Reads an organization's counts from a day on, in the order of the days. */
 export function readCountedDays(rows: CountReader, orgId: string, firstDay: string): CountedDay[] {
   const days: CountedDay[] = [];
   // The keys of a day extend this key, so they sort after it.
@@ -56,7 +56,7 @@ export function readCountedDays(rows: CountReader, orgId: string, firstDay: stri
   return days;
 }
 
-/** A project's counts on these days; days without counts are missing. */
+/** Reads a project's counts on these days; the result has no entry for a day without counts. */
 export function readProjectDays(
   rows: CountReader,
   orgId: string,
@@ -69,7 +69,10 @@ export function readProjectDays(
   });
 }
 
-/** All interventions ever. @param projectId null: of all projects */
+/**
+ * Reads the numbers of all interventions ever; empty if there were none.
+ * @param projectId null: the sum over all projects
+ */
 export function readInterventionSum(
   rows: CountReader,
   orgId: string,
@@ -90,7 +93,10 @@ export function usageKey(
 
 const DAY_MS = 24 * 3_600_000;
 
-/** The UTC day, such as `2026-11-21`. The last one is cached, because most counted events belong to the same day. */
+/**
+ * Names the UTC day of a time, such as `2026-11-21`. The last day is cached, because most counted events belong to the
+ * same day.
+ */
 function dayOf(atMs: number): string {
   if (!(atMs >= lastDay.from_ms && atMs < lastDay.from_ms + DAY_MS)) {
     const text = new Date(atMs).toISOString().slice(0, 10);
@@ -109,7 +115,7 @@ interface UsageWrite {
   counts: Readonly<Record<string, number>>;
 }
 
-/** The rows to write for counts: the day's row, and the totals if there are interventions. */
+/** Makes the rows to write for counts: the day's row, and the totals if there are interventions. */
 export function usageWrites(
   orgId: string,
   atMs: number,

@@ -17,7 +17,7 @@ const CANONICAL_DEPTH = 24;
  */
 const SAMPLED_CHARACTERS = 8_192;
 
-/** The parsed input, or undefined if it is not a JSON object or list. */
+/** Parses an input; undefined if it is not a JSON object or list, or is longer than PARSED_CHARACTERS. */
 export function parseInput(text: string): unknown {
   if (text.length === 0 || text.length > PARSED_CHARACTERS) return undefined;
   const trimmed = text.trim();
@@ -50,7 +50,7 @@ function hashValue(value: unknown, depth: number): number {
 }
 
 /**
- * Hash of an action and its input. JSON is hashed by value; other text is hashed with white space normalized.
+ * Hashes an action and its input. JSON is hashed by value; other text is hashed with white space normalized.
  * @param parsed the result of `parseInput` for the input
  */
 export function hashCall(action: string, input: string, parsed: unknown): number {
@@ -85,7 +85,9 @@ export function collectValues(value: unknown, limit: number): string {
   return parts.join('\n');
 }
 
-/** Hash that treats consecutive white space as one space. Of a long text, samples and the length are hashed. */
+/**
+ * Hashes a text so that consecutive white space counts as one space. Of a long text, samples and the length are hashed.
+ */
 export function hashLoosely(text: string): number {
   let h = mixHash(text.length > 3 * SAMPLED_CHARACTERS ? text.length : 0);
   let space = true;
@@ -116,7 +118,9 @@ export function hashLoosely(text: string): number {
 const CHANGING =
   /\b\d{1,2}:\d{2}(?::\d{2})?(?:[.,]\d{1,9})?\b|\b\d+(?:\.\d+)? ?(?:ms|s|secs?|seconds?|minutes?)\b|\b0x[0-9a-f]+\b|\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b/gi;
 
-/** Hash of a result without the parts that always change; a result longer than SAMPLED_CHARACTERS keeps these parts. */
+/**
+ * Hashes a result without the parts that always change. In a result longer than SAMPLED_CHARACTERS, these parts count.
+ */
 export function hashOutcome(observation: string): number {
   if (observation.length > SAMPLED_CHARACTERS) return hashLoosely(observation);
   return hashLoosely(mayChange(observation) ? observation.replace(CHANGING, '#') : observation);
@@ -153,9 +157,7 @@ function isDigit(code: number): boolean {
   return code >= 48 && code <= 57;
 }
 
-/**
- * Hash of the line that names a failure, with all numbers alike, so that a repeated mistake has the same hash.
- */
+/** Hashes the line that names a failure, with all numbers alike, so that a repeated mistake has the same hash. */
 export function hashFailure(line: string): number {
   return hashText(line.slice(0, 200).toLowerCase().replace(/\d+/g, '0').replace(/\s+/g, ' ').trim(), 8);
 }

@@ -113,14 +113,17 @@ const THOUGHT_CHARACTERS = 40;
 /** A sentence repeated this often in one text counts as stuttering. */
 const STUTTER_COUNT = 8;
 
-/** The beginning and the end of a text; all of a short text. */
+/**
+ * Shortens a text to `characters` of its beginning and half as many of its end. A text up to half as long again stays
+ * whole.
+ */
 function readEnds(text: string, characters: number): string {
   if (text.length <= characters * 1.5) return text;
   return `${text.slice(0, characters)}\n${text.slice(text.length - (characters >> 1))}`;
 }
 
 /**
- * The line in which a result names the failure, or says that there is nothing; the first line if it does neither.
+ * Finds the line in which a result names the failure, or says that there is nothing; the first line if it does neither.
  * @param failure where FAILING matches; null: it does not match
  */
 function findFailureLine(signs: string, failure: RegExpExecArray | null): string {
@@ -276,7 +279,7 @@ function isCode(action: string, input: string): boolean {
 }
 
 /**
- * Hash of a step's call, or of its thought if there is no call.
+ * Hashes a step's call, or its thought if there is no call.
  * @returns 0 if the input is unknown, or without call and thought
  */
 function hashStepCall(step: ToldStep, acts: boolean, parsed: unknown): number {
@@ -286,7 +289,7 @@ function hashStepCall(step: ToldStep, acts: boolean, parsed: unknown): number {
 }
 
 /**
- * Hash of a step's result. Uses the measured hash if the whole observation was measured.
+ * Hashes a step's result. Uses the measured hash if the whole observation was measured.
  * @param read the part of the observation that was measured
  */
 function hashResult({ observation }: ToldStep, read: string): number {
@@ -294,7 +297,7 @@ function hashResult({ observation }: ToldStep, read: string): number {
   return measured === 0 ? hashOutcome(observation) : measured;
 }
 
-/** The digest of a step. It depends only on the step, not on earlier steps. */
+/** Makes the digest of a step. It depends only on the step, not on earlier steps. */
 export function digestStep({ sent, shown, is_plain }: MaskedStep): StepDigest {
   const step = markUnknown(sent);
   const parsed = parseInput(step.action_input);

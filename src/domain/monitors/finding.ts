@@ -19,12 +19,12 @@ const EVIDENCE_STEPS = 6;
 
 export const NO_FINDING: Finding = { score: 0, kind: '', steps: [], count: 0 };
 
-/** The finding with the higher score; the first of two with equal scores. */
+/** Chooses the finding with the higher score; the first of two with equal scores. */
 export function chooseFinding(a: Finding, b: Finding): Finding {
   return b.score > a.score ? b : a;
 }
 
-/** Score of a rule that counts: `table[count]`, or the last entry for higher counts. */
+/** Finds the score of a rule that counts: `table[count]`, or the last entry for higher counts. */
 export function scoreCount(table: readonly number[], count: number): number {
   return table[Math.min(count, table.length - 1)] ?? 0;
 }

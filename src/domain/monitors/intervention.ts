@@ -38,7 +38,7 @@ function quoteCall(digest: StepDigest): string {
   return digest.thought !== '' && action === '' ? ` "${digest.thought}"` : action;
 }
 
-/** The sentence with the evidence: the earlier steps, this step and its result. */
+/** Writes the sentence with the evidence: the earlier steps, this step and its result. */
 function writeEvidence(
   texts: InterventionTexts,
   finding: Finding,
@@ -57,7 +57,7 @@ function writeEvidence(
 }
 
 /**
- * The text for a monitor's finding at the step of `digest`.
+ * Writes the intervention for a monitor's finding at the step of `digest`.
  * @param isResultKnown false if the step's sender left out its result
  */
 export function writeIntervention(

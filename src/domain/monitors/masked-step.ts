@@ -58,7 +58,7 @@ export function maskStep(sent: MonitorStep): MaskedStep {
   return { sent, shown, is_plain: false };
 }
 
-/** The stored copy of a step's texts: cut, without secrets. */
+/** Makes the stored copy of a step's texts: cut, without secrets. */
 export function copyStep({ shown }: MaskedStep): StepTextFields {
   const { action, action_input, thought, observation } = shown;
   return {

@@ -41,7 +41,7 @@ const STOP_STEPS = 4;
 
 const LEVELS: readonly (InterventionLevel | null)[] = [null, 'nudge', 'stop'];
 
-/** The state of a run before its first step. */
+/** Makes the state of a run before its first step. */
 export function initialMonitors(task: string): MonitorsState {
   return { memory: makeMemory(task) };
 }

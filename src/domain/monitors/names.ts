@@ -21,7 +21,7 @@ export const MONITOR_NAMES = Object.keys(MONITOR_DESCRIPTIONS) as unknown as rea
   ...MonitorName[],
 ];
 
-/** `infinite loop`: the name as shown on screens. */
+/** Writes a monitor's name as it is shown on screens: `infinite loop`. */
 export function titleOfMonitor(name: string): string {
   return name.replaceAll('_', ' ');
 }

@@ -48,7 +48,7 @@ export const BUILT_IN_PROFILES = Object.fromEntries(
   }),
 ) as Record<BuiltInProfileName, MonitorProfile>;
 
-/** The built-in profile with that name; null if no built-in profile has it (a custom one may). */
+/** Finds the built-in profile with this name; null if there is none. */
 export function findBuiltInProfile(name: string): MonitorProfile | null {
   return (BUILT_IN_PROFILE_NAMES as readonly string[]).includes(name)
     ? BUILT_IN_PROFILES[name as BuiltInProfileName]

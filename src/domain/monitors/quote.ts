@@ -45,9 +45,9 @@ function cleanAscii(part: string, whole: boolean, characters: number): string | 
 }
 
 /**
- * The beginning of `text` on one line: without control characters, separators, direction marks and lone surrogates;
- * with white space collapsed and double quotes replaced by single ones (the quote is in double quotes); with an
- * ellipsis if it was cut.
+ * Writes the beginning of `text` on one line, without control characters, separators, direction marks and lone
+ * surrogates. White space is collapsed. Double quotes become single ones, because the quote is in double quotes. A text
+ * that was cut ends with an ellipsis.
  * @param text masked
  */
 export function cleanQuote(text: string, characters: number): string {

@@ -228,7 +228,7 @@ function judgeWords(step: StepFeatures, memory: RunMemory, reach: number): Findi
   return tellRepeats(WORDS_SCORES, 'words', evidence);
 }
 
-/** Different instructions in prose that return exactly the same page. */
+/** Judges rule `unmoved`: different instructions in prose that return exactly the same page. */
 function judgeUnmoved(step: StepFeatures, memory: RunMemory, reach: number): Finding {
   if (!step.has(FLAG.prose) || step.has(FLAG.speaks | FLAG.mutates | FLAG.waits | FLAG.pending | FLAG.checks))
     return NO_FINDING;
@@ -242,7 +242,7 @@ function judgeUnmoved(step: StepFeatures, memory: RunMemory, reach: number): Fin
   return tellRepeats(VARIATION_SCORES, 'unmoved', evidence);
 }
 
-/** The same message to a person several times in a row, with nothing done in between. */
+/** Judges rule `talk`: the same message to a person several times in a row, with nothing done in between. */
 function judgeTalk(step: StepFeatures, memory: RunMemory, reach: number): Finding {
   if (!step.has(FLAG.speaks) || step.wordCount < TALK_WORDS) return NO_FINDING;
   const evidence: number[] = [];

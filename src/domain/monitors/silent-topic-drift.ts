@@ -77,7 +77,7 @@ function countBits(bits: number): number {
   return count;
 }
 
-/** Number of words of the task in the step's own input. */
+/** Counts the words of the task in the step's own input. */
 function countTaskWords(step: StepFeatures, memory: RunMemory): number {
   let count = 0;
   for (let i = 0; i < step.wordCount; i++) if (isTaskWord(memory, step.words[i]!)) count += 1;
@@ -114,7 +114,7 @@ function answersTask(step: StepFeatures, memory: RunMemory): boolean {
   return isBeyondChance(found, words, loadOf(step.filter));
 }
 
-/** Share of a filter's bits that are set. */
+/** Computes the share of a filter's bits that are set. */
 function loadOf(filter: Uint8Array): number {
   let set = 0;
   for (let i = 0; i < filter.length; i++) set += BITS[filter[i]!]!;

@@ -33,8 +33,8 @@ export function mayHoldSentences(text: string, count: number): boolean {
 }
 
 /**
- * How often the text contains its most frequent sentence. If more than half of the sentences are different, the number
- * is halved, because the sentence is a refrain between others.
+ * Counts how often the text contains its most frequent sentence. If more than half of the sentences are different, the
+ * number is halved, because the sentence is a refrain between others.
  */
 export function countStutter(text: string): number {
   if (text.length < 4 * SENTENCE_CHARACTERS) return 0;

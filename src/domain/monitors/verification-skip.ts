@@ -37,7 +37,10 @@ const SAME_CHECK_COSINE = 0.55;
 /** A step reads an edit back if the edit contains this share of what the step names. */
 const READ_BACK_SHARE = 0.6;
 
-/** Share of the step's own words that its result mentions; 1 if it has none. */
+/**
+ * Computes the share of the words in the step's input, except for the task's words, that the result mentions; 1 if
+ * there are none.
+ */
 function shareAnswered(step: StepFeatures, memory: RunMemory): number {
   let own = 0;
   let answered = 0;

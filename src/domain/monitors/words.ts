@@ -74,7 +74,7 @@ type WordVisitor = (
 const prefixHashes = new Uint32Array(WORD_CHARACTERS + 1);
 const wordCodes = new Uint16Array(WORD_CHARACTERS + 1);
 
-/** Length of the stem of the word in `wordCodes`. */
+/** Finds the length of the stem of the word in `wordCodes`. */
 function stemLength(length: number): number {
   const last = wordCodes[length - 1];
   if (length - 3 >= STEM_CHARACTERS && last === 103) {
@@ -199,7 +199,7 @@ export class WordList {
   }
 }
 
-/** The hash that `readWords` reports for the unchanged word. */
+/** Returns the hash that `readWords` reports for the unchanged word. */
 export function hashWord(word: string): number {
   let hash = 0;
   readWords(word, (whole) => {

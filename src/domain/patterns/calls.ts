@@ -221,13 +221,13 @@ function readPieces(message: JsonObject): Piece[] {
   return pieces;
 }
 
-/** Arguments as text; text is kept as received. */
+/** Writes arguments as text; a text is kept as received, a missing value is ''. */
 function renderInput(value: unknown): string {
   if (typeof value === 'string') return cap(value);
   return value === undefined || value === null ? '' : renderJson(value, PIECE_CHARACTERS);
 }
 
-/** The text of a result: a string, or the texts of its blocks. */
+/** Reads the text of a result: a string, the texts of its blocks, or any other value as JSON. */
 function readText(content: unknown): string {
   if (typeof content === 'string') return cap(content);
   if (Array.isArray(content)) {
@@ -262,7 +262,7 @@ function asText(value: unknown): string {
   return typeof value === 'string' ? cap(value) : '';
 }
 
-/** The beginning and the end of a text that is too long. */
+/** Shortens a text that is longer than PIECE_CHARACTERS to its beginning and its end. */
 function cap(text: string): string {
   if (text.length <= PIECE_CHARACTERS) return text;
   const half = PIECE_CHARACTERS / 2;

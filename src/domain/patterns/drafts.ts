@@ -28,7 +28,10 @@ export interface PatternDraft {
 
 /** A possible pattern, with its position in the run and an estimate of its value. */
 export interface PatternCandidate extends PatternDraft {
-  /** Steps of its first failure and of the recovery. */
+  /**
+   * The steps at which the stretch begins and ends: its first failure, and the recovery or, in a failed run, the last
+   * attempt.
+   */
   at: number;
   until: number;
   worth: number;
@@ -129,7 +132,7 @@ function isSameSituation(
   return vectorA !== null && vectorB !== null && cosine(vectorA, vectorB) >= SAME_SITUATION_COSINE;
 }
 
-/** The pattern's texts without the values of its run; the last check before a pattern is merged. */
+/** Removes the values of single runs from the texts of a pattern. A text that becomes longer than its bound is cut. */
 export function generalizePattern<Texts extends Pick<PatternDraft, 'situation' | 'dead_ends' | 'unlock'>>(
   texts: Texts,
   run: RunWords = NO_RUN,
@@ -191,13 +194,13 @@ export function joinPatterns<Pattern extends Texts>(kept: Pattern, added: Texts)
   };
 }
 
-/** The part of a candidate that the store takes. */
+/** Returns the part of a candidate that the store takes. */
 export function toPattern(candidate: PatternCandidate): PatternDraft {
   const { situation, dead_ends, unlock, model, failure_type } = candidate;
   return { situation, dead_ends, unlock, model, failure_type };
 }
 
-/** The dead ends of two patterns, without duplicates, as far as they fit. */
+/** Adds the dead ends of a second pattern that the first one lacks, as far as they fit. */
 function joinDeadEnds(kept: string, added: string): string {
   const lines = new Set(kept.split('\n'));
   let joined = kept;

@@ -14,7 +14,10 @@ export function isLooping(fired: readonly MonitorName[] | undefined): boolean {
   return fired?.some((name) => MONITORS[name].failure !== 'fault') === true;
 }
 
-/** The monitor that fired most between two steps, inclusive; '' if none did. Ties go by the monitors' order. */
+/**
+ * Finds the monitor that fired most between two steps, inclusive; '' if none did. Of several monitors with the same
+ * number, the first in MONITOR_NAMES counts.
+ */
 export function findFailureType(fired: FiredBySteps, from: number, to: number): MonitorName | '' {
   const counts = new Map<MonitorName, number>();
   for (let at = from; at <= Math.min(to, fired.length - 1); at++) {

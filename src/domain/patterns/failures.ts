@@ -92,7 +92,10 @@ export function isShell(action: string): boolean {
   return SHELL.test(action.trim());
 }
 
-/** The program of a command line, with its second word if that is part of the action. */
+/**
+ * Finds the program of a command line, with its second word if that is part of the action: `git push`. Folders, `sudo`,
+ * variables and similar words before the program are skipped.
+ */
 export function readCommand(input: string): string {
   const line = commandLine(input)
     .slice(0, 500)
@@ -105,7 +108,7 @@ export function readCommand(input: string): string {
   return oneLine(isNamed ? `${head} ${second}` : head, 80);
 }
 
-/** The command inside a shell tool's input, which is JSON or the command itself. */
+/** Reads the command from a shell tool's input, which is JSON or the command itself. */
 export function commandLine(input: string): string {
   const found =
     /^\s*\{[\s\S]{0,400}?"(?:command|cmd|script|code|input)"\s*:\s*("(?:[^"\\]|\\.){0,2000}"?)/.exec(input);
@@ -118,7 +121,7 @@ export function commandLine(input: string): string {
   }
 }
 
-/** The failure that an observation reports although the step is not flagged; '' without one. */
+/** Finds the failure that an observation reports although the step is not flagged as failed; '' without one. */
 function findReportedError(observation: string, isLook: boolean): string {
   if (observation === '') return '';
   if (ERROR_JSON.test(observation.slice(0, 600)))
@@ -139,7 +142,10 @@ function isErrorLine(line: string): boolean {
   );
 }
 
-/** The most informative line: an exception with its message, otherwise the first line that looks like an error. */
+/**
+ * Finds the most informative line of a failure: an exception with its message, otherwise the first line that looks like
+ * an error; '' without one.
+ */
 function findErrorLine(observation: string): string {
   if (ERROR_JSON.test(observation.slice(0, 600)))
     return oneLine(readJsonError(observation), ERROR_CHARACTERS);
@@ -153,7 +159,7 @@ function findErrorLine(observation: string): string {
   return line === undefined ? '' : oneLine(stripBullet(line), ERROR_CHARACTERS);
 }
 
-/** A line without a bullet or a linter's code, such as `- E999 `. */
+/** Removes a bullet or a linter's code, such as `- E999 `, from the beginning of a line. */
 function stripBullet(line: string): string {
   return line.replace(/^\s*(?:[-*•#>]{1,3}\s+)?(?:[A-Z]\d{3,4}\s+)?/, '');
 }
@@ -182,7 +188,7 @@ function significantLines(observation: string): string[] {
   return found;
 }
 
-/** The sentence in which the agent says that its last step failed. */
+/** Finds the sentence in which the agent says that its last step failed; '' without one. */
 function findAdmission(thought: string): string {
   for (const sentence of splitSentences(thought.slice(0, 600), 2)) {
     if (ADMISSION.test(sentence) && !NO_ADMISSION.test(sentence)) return oneLine(sentence, ERROR_CHARACTERS);

@@ -12,7 +12,7 @@ import type { TraceStep } from '../trace-step.ts';
 const MONITORED_STEPS = 2_000;
 const NONE: readonly MonitorName[] = [];
 
-/** The monitors, run as they would have run live. */
+/** Runs the monitors over the steps of a trace, as they would have run when the steps were logged. */
 export class TraceMonitor {
   readonly #profile: MonitorProfile;
   #state: MonitorsState;
@@ -24,7 +24,7 @@ export class TraceMonitor {
     this.#state = initialMonitors(trace.task);
   }
 
-  /** @returns the monitors that fire at the next step */
+  /** Judges the next step, and returns the monitors that fire at it. */
   judge(step: TraceStep): readonly MonitorName[] {
     if (this.#steps++ >= MONITORED_STEPS) return NONE;
     const { state, outcome } = advanceMonitors(this.#state, digestStep(maskStep(step)), this.#profile);

@@ -174,7 +174,7 @@ function keepEnd(found: string, replace: (value: string) => string): string {
   return replace(found.slice(0, found.length - end.length)) + end;
 }
 
-/** `$1,859.00` as `1859`. */
+/** Writes an amount as a plain number: `$1,859.00` as `1859`. */
 function amountOf(text: string): string {
   return text.replace(/[^\d.-]/g, '').replace(/\.0+$/, '');
 }
@@ -290,7 +290,10 @@ function judgePath(word: string, place: Place): string | null {
   return judgeFile(parts.at(-1) ?? '', run) ?? parts.at(-1) ?? 'a path';
 }
 
-/** A file with a conventional name stays; otherwise only the type remains. */
+/**
+ * Decides how a file's name is replaced: by its source if it is a value of the run; a conventional name stays (null);
+ * of any other name, only the type remains.
+ */
 function judgeFile(name: string, run: RunWords): string | null {
   const [file = ''] = name.split('::');
   const known = run.find(name) ?? run.find(file);
@@ -311,7 +314,10 @@ function judgeMixed(word: string, { run }: Place): string | null {
   return 'an id';
 }
 
-/** `get_user_details` is a term, `mei_kovacs` is not. */
+/**
+ * Decides how a word of several parts is replaced: `get_user_details` is a term and stays (null), `mei_kovacs` is an
+ * id.
+ */
 function judgeJoined(word: string, { text, start, end, run }: Place): string | null {
   const known = run.find(word);
   if (known !== undefined) return known;
@@ -361,7 +367,10 @@ function judgeLetters(word: string, place: Place): string | null {
   return /^\s+\p{Lu}/u.test(next) ? 'a name' : OMITTED;
 }
 
-/** `Follow-up`, `Jean-Luc`, `Session.query`. */
+/**
+ * Decides how a word with hyphens or dots is replaced: `Follow-up` and `Session.query` stay (null), `Jean-Luc` is a
+ * name.
+ */
 function judgeCompound(word: string, place: Place): string | null {
   const parts = word.split(/[-.]+/).filter(Boolean);
   const isKnown = (part: string): boolean =>
@@ -384,13 +393,16 @@ export function isCommon(word: string): boolean {
   );
 }
 
-/** `SELEC`: a keyword without its last letter. It stays, because the pattern may be about this typing error. */
+/**
+ * Whether the word is a common word without its last letter, such as `SELEC`. It stays, because the pattern may be
+ * about this typing error.
+ */
 function isCutOff(lower: string): boolean {
   for (const letter of 'abcdefghijklmnopqrstuvwxyz') if (COMMON_WORDS.has(lower + letter)) return true;
   return false;
 }
 
-/** `TypeError`, `useState`: a part is a common word, or the word names an error. */
+/** Whether a part of the word is a common word (`useState`), or the word names an error (`TypeError`). */
 function hasCommonHump(word: string): boolean {
   if (ERROR_CLASS.test(word)) return true;
   const humps = word.match(/\p{Lu}?[\p{Ll}\p{M}]+|\p{Lu}+(?!\p{Ll})/gu) ?? [];
@@ -437,7 +449,7 @@ export function teachesSomething({ situation, unlock }: { situation: string; unl
   return countWords(situation) >= 3 && countWords(unlock) >= 3;
 }
 
-/** Number of words that are not placeholders. */
+/** Counts the words that are not placeholders. */
 function countWords(text: string): number {
   return text.replace(PLACEHOLDER, '').match(/\p{L}{2,}/gu)?.length ?? 0;
 }

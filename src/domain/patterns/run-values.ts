@@ -64,12 +64,12 @@ export class RunValues implements RunWords {
     } else this.#readResult(step.observation, tool);
   }
 
-  /** The text without the run's values. */
+  /** Replaces the run's values in a text. */
   text(text: string): string {
     return generalizeText(text, this);
   }
 
-  /** An argument's value: its source if it is one of the run's values, otherwise its general form. */
+  /** Describes the value of an argument: by its source if it is one of the run's values, otherwise in general words. */
   argument(value: unknown): string {
     const plain = typeof value === 'string' ? value : renderJson(value, 400);
     const known = this.find(plain.trim());
@@ -111,7 +111,7 @@ export class RunValues implements RunWords {
     return this.#ordinary.has(word);
   }
 
-  /** The JSON with each value replaced by its source. */
+  /** Replaces each of the run's values in a JSON text by its source. */
   #withSources(json: string): string {
     return json.replace(
       /"((?:[^"\\]|\\.){1,400})"(?!\s*:)|-?\b\d[\d.]*\b/g,
@@ -262,7 +262,7 @@ function isPlaceholder(text: string): boolean {
   return /^(?:an? |the .* (?:named|listed) |…$)/.test(text) && !/["{[]/.test(text);
 }
 
-/** The source of a result: the tool, or the program that a shell ran. */
+/** Names the source of a result: the tool, or the program that a shell ran. */
 function nameTool({ action, action_input }: TraceStep): string {
   if (isShell(action)) {
     const command = readCommand(action_input);
@@ -297,7 +297,7 @@ function isFieldName(key: string): boolean {
   return !/[^\x00-\x7f]/.test(key) && (splitWords(key).some(isKnownWord) || /^[a-z]+$/.test(key));
 }
 
-/** The kind of the value, in the words of its key. */
+/** Names the kind of a value in the words of its key; by its form if the key has no common words. */
 function nameKind(key: string, parent: string, text: string): string {
   const isGeneral = key === 'id' || key === 'value' || key === '' || key === 'key';
   const own = splitWords(isGeneral ? parent : key);
@@ -326,7 +326,7 @@ const FIELD_WORDS = new Set([
   'cabin',
 ]);
 
-/** The kind of the value, by its form. */
+/** Names the kind of a value by its form; `value` if the form is not known. */
 function kindOf(text: string): string {
   const general = generalizeText(text);
   return /^an? (?:(?:\.\w+ )?file|[a-z-]+(?: [a-z]+)?|URL)$/.test(general)
@@ -338,7 +338,7 @@ function normalizeKey(key: string): string {
   return splitWords(key).join('_');
 }
 
-/** `paymentMethodId`, `payment-method_id` → its words. */
+/** Splits a key such as `paymentMethodId` or `payment-method_id` into its words. */
 function splitWords(key: string): string[] {
   return key
     .replace(/([a-z])([A-Z])/g, '$1_$2')

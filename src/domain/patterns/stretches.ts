@@ -178,7 +178,7 @@ class StretchFinder {
     return null;
   }
 
-  /** The last step of the loop that begins here; null without a loop. */
+  /** Finds the last step of the loop that begins at `start`; null without a loop. */
   #findLoop(start: number): number | null {
     if (this.#outcome !== 'success' || this.#verdicts[start]!.is_talk) return null;
     const same = this.#endOfSameCalls(start);
@@ -189,7 +189,10 @@ class StretchFinder {
     return end === start ? null : end;
   }
 
-  /** The stretch in which the agent repeated itself from `start` to `end`, and then did something else. */
+  /**
+   * Makes the stretch in which the agent repeated itself from `start` to `end` and then did something else; null if no
+   * other step soon succeeded.
+   */
   #findLoopEnd(start: number, end: number): Stretch | null {
     const failures: number[] = [];
     for (let at = start; at <= end; at++) failures.push(at);
@@ -202,7 +205,7 @@ class StretchFinder {
     return null;
   }
 
-  /** The last of the consecutive steps from `start` on with the same call and the same answer. */
+  /** Finds the last of the consecutive steps from `start` on that have the same call and the same answer. */
   #endOfSameCalls(start: number): number {
     const first = this.#steps[start]!;
     let end = start;

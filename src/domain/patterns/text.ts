@@ -36,8 +36,9 @@ export function maskSecrets(text: string): string {
 }
 
 /**
- * A text in the form in which it may be stored: at most `head` characters of its beginning and `tail` of its end,
- * with the number of characters omitted. Secrets are masked before the text is cut, so that no part of one remains.
+ * Converts a text to the form in which it may be stored: at most `head` characters of its beginning and `tail` of its
+ * end, with the number of characters omitted. Secrets are masked before the text is cut, so that no part of one
+ * remains.
  */
 export function cleanText(text: string, head: number, tail = 0): string {
   if (text === '') return '';
@@ -69,8 +70,8 @@ function joinEnds(first: string, last: string, left: number): string {
 }
 
 /**
- * The text on one line of at most `most` characters, with white space collapsed, cut at a word boundary if one is
- * near.
+ * Writes a text on one line of at most `most` characters: white space is collapsed, and a longer text is cut, if
+ * possible at the end of a word.
  */
 export function oneLine(text: string, most: number): string {
   const line = text
@@ -83,7 +84,7 @@ export function oneLine(text: string, most: number): string {
   return `${(space > most * 0.7 ? cut.slice(0, space) : cut).trimEnd()}…`.toWellFormed();
 }
 
-/** The text, or its beginning if it is longer. */
+/** Cuts a text to `most` characters if it is longer. */
 export function boundText(text: string, most: number): string {
   return (text.length <= most ? text : `${text.slice(0, most - 1).trimEnd()}…`).toWellFormed();
 }

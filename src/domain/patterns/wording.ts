@@ -129,7 +129,10 @@ function wordSituation(
   );
 }
 
-/** The agent's goal when it failed: its thought, or else the user's last message; '' if neither adds to the task. */
+/**
+ * Finds the agent's goal when it failed: in its thought, or else in the user's last message; '' if neither adds to the
+ * task.
+ */
 function findGoal(steps: readonly TraceStep[], at: number, task: string, values: RunValues): string {
   const own = splitSentences(steps[at]!.thought, 6)
     .map((sentence) => ({ sentence: clean(sentence), general: values.text(clean(sentence)) }))
@@ -179,8 +182,8 @@ function wordDeadEnds(
 }
 
 /**
- * The attempts before a failed check. A check is a call that is repeated unchanged, such as a test run: its failure
- * only shows that the changes before it did not help.
+ * Finds the attempts before a failed check. A check is a call that is repeated unchanged, such as a test run: its
+ * failure only shows that the changes before it did not help.
  * @returns at most the last two steps that changed something since the previous failure. Before the first failure, at
  *   most one edit. None if the failed call is not a check, and so was the attempt itself
  */
@@ -259,14 +262,14 @@ function finish(done: string, why: string, worked: TraceStep, values: RunValues)
   return boundText(parts.filter(Boolean).join(' '), PATTERN_BOUNDS.unlock);
 }
 
-/** The last failure of the call that finally worked, or else the last failure. */
+/** Finds the last failure of the call that finally worked, or else the last failure. */
 function findLastTry({ failures, recovery }: OvercomeStretch, verdicts: readonly StepVerdict[]): number {
   const { key } = verdicts[recovery]!;
   return failures.findLast((at) => verdicts[at]!.key === key) ?? failures.at(-1)!;
 }
 
 /**
- * The agent's own reason for what worked: a sentence from its thoughts since the last failure.
+ * Finds the agent's own reason for what worked: a sentence from its thoughts since the last failure; '' without one.
  * @param told sentences already used in the dead ends
  */
 function findReason(
@@ -305,7 +308,7 @@ function findReason(
   return best;
 }
 
-/** `{"thought": "…"}` of a thinking tool. */
+/** Reads the thought from the input of a thinking tool: `{"thought": "…"}`, or the whole input if it is not JSON. */
 function readThought(input: string): string {
   const fields = readFields(input);
   if (fields === null) return input;
@@ -398,8 +401,8 @@ function listLeaves(fields: Record<string, unknown>): Map<string, { text: string
 }
 
 /**
- * The fields of a JSON object; null for other inputs and for deeply nested ones. Inputs are bounded, so the cost is
- * too.
+ * Reads the fields of a JSON object; null for other inputs and for deeply nested ones. Inputs are bounded, so the cost
+ * is too.
  */
 function readFields(input: string): Record<string, unknown> | null {
   if (!input.trimStart().startsWith('{') || /[[{]{32}/.test(input.replace(/[^[\]{}]/g, ''))) return null;
@@ -422,7 +425,7 @@ function nameAction(step: TraceStep, values: RunValues): string {
   return oneLine(values.text(isShort ? `${step.action} ${input}` : step.action), 120) || NAMELESS;
 }
 
-/** The call on one line. */
+/** Describes a call on one line, with its input. */
 function describeCall(step: TraceStep, values: RunValues): string {
   if (isShell(step.action)) return sayCommand(step, CALL_CHARACTERS, values);
   const tool = oneLine(values.text(step.action), 60);
@@ -449,7 +452,9 @@ function showValue(value: unknown, values: RunValues): string {
   return typeof value === 'string' ? JSON.stringify(oneLine(values.text(value.slice(0, 400)), 92)) : '{…}';
 }
 
-/** The first informative line: the message or status of JSON; empty for the content of a file. */
+/**
+ * Finds the first informative line: of JSON, its message or status; '' for the content of a file, and if there is none.
+ */
 function firstLine(text: string, most: number, values: RunValues): string {
   const start = text.slice(0, 2_000);
   if (/^\s*[[{]/.test(start) && !/^\s*\[File:/.test(start)) {

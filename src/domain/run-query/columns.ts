@@ -272,7 +272,7 @@ function toNull(value: number): number | null {
 
 type Numbers = Float64Array | Uint32Array;
 
-/** An array of at least `size` numbers with the same content. */
+/** Returns an array of at least `size` numbers with the same content: the array itself, or a longer copy. */
 function grown<Values extends Numbers>(values: Values, size: number): Values {
   if (values.length >= size) return values;
   const make = values.constructor as new (length: number) => Values;

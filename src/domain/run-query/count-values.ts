@@ -69,7 +69,7 @@ export class ValueCounter<Run> {
     }
   }
 
-  /** The most frequent values. Call it once, after all runs were added. */
+  /** Returns the most frequent values. Call it once, after all runs were added. */
   most(limit: number): CountedValues {
     this.#ofList.forEach((runs, id) => {
       const names = this.#lists!.lists[id] ?? NOTHING;

@@ -94,7 +94,7 @@ export class PageCollector<Run> {
   }
 }
 
-/** The position of a run. */
+/** Reads the position of a run. */
 export function readPlace<Run>(run: Run, read: PlaceReader<Run>): PagePlace {
   return {
     key: read.key(run),

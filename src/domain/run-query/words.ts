@@ -113,12 +113,12 @@ function readQuoted(
   return { text: value, is_quoted: true, to: Math.min(at + 1, text.length) };
 }
 
-/** A value of a field, in quotes where it needs them. */
+/** Writes a value of a field, in quotes if it needs them. */
 export function quoteValue(text: string, isQuoted: boolean): string {
   return isQuoted || /^"|[\s,]/.test(text) || OPERATOR.test(text) ? quote(text) : text;
 }
 
-/** A text without a field, in quotes where it would be read as something else. */
+/** Writes a text without a field, in quotes if it would be read as something else. */
 export function quoteText(text: string, isQuoted: boolean, isField: (name: string) => boolean): string {
   const found = FIELD.exec(text);
   const isOfField = found !== null && (found[0].endsWith(':') || isField(found[1]!.toLowerCase()));
