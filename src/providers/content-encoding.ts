@@ -59,7 +59,10 @@ export function decodeContent(
   return { bytes, problem };
 }
 
-/** The value of a header in a flat list, lines joined by commas; '' when absent. Names are case-insensitive. */
+/**
+ * Reads the value of a header from a flat list, with several lines joined by commas; '' when absent.
+ * @param name in lower case
+ */
 export function readHeader(headers: readonly string[], name: string): string {
   let value = '';
   for (let i = 0; i + 1 < headers.length; i += 2) {

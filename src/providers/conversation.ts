@@ -206,8 +206,8 @@ function countFailedResults(messages: readonly TurnMessage[]): number {
 }
 
 /**
- * First and last message of the last answer in a request; a wire that lists items divides one answer into several
- * messages.
+ * Finds the first and the last message of the last answer in a request, because a wire that lists items divides one
+ * answer into several messages. -1 for both without an answer.
  */
 function findLastAnswer(messages: readonly TurnMessage[]): [from: number, to: number] {
   let to = messages.length - 1;
@@ -248,7 +248,10 @@ class Chain {
     this.chars = chars;
   }
 
-  /** The state from which the hash can continue. @param mark of the text that the next message may continue */
+  /**
+   * Returns the state from which the hash can continue.
+   * @param mark of the text that the next message may continue
+   */
   save(mark: string): HashState {
     return { before: this.#before, piece: this.#piece, mark, chars: this.chars };
   }
@@ -359,7 +362,7 @@ function addMark(state: ChainState, role: string): void {
 
 type OtherBlock = Exclude<TurnBlock, { type: 'text' | 'refusal' | 'thinking' | 'cache_point' }>;
 
-/** A canonical description of a block that is not text. */
+/** Describes a block that is not text in a canonical form. */
 function describeBlock(block: OtherBlock, withIds: boolean): string {
   switch (block.type) {
     case 'tool_call':
@@ -399,7 +402,7 @@ function leaveOutMarks(value: unknown): unknown {
   return Object.fromEntries(Object.entries(value).filter(([name]) => !MARKS.has(name)));
 }
 
-/** A tool result's blocks with adjacent texts joined: a string and a list of texts are the same. */
+/** Joins adjacent texts in a tool result's blocks, so that a string and a list of texts are the same. */
 function joinTexts(blocks: readonly TurnBlock[]): unknown[] {
   const joined: unknown[] = [];
   let text = '';
@@ -422,7 +425,7 @@ function linkToAnswer(id: string): string {
 }
 
 /**
- * JSON with sorted keys, without cache markers and null fields. Numbers are rounded to doubles, because a client
+ * Writes JSON with sorted keys, without cache markers and null fields. Numbers are rounded to doubles, because a client
  * that rounds them still continues the same conversation.
  */
 function fingerprintJson(value: unknown, depth = 0): string {

@@ -65,7 +65,7 @@ export function readFrames(
   }
 }
 
-/** The framing by content type or, if that is not informative, by the first bytes. */
+/** Determines the framing by the content type or, if that is not informative, by the first bytes. */
 function tellFraming(bytes: Uint8Array, contentType: string): Framing {
   if (bytes.byteLength === 0) return 'empty';
   const type = contentType.toLowerCase();

@@ -37,7 +37,7 @@ export function asCount(value: unknown): number | null {
     : null;
 }
 
-/** The index of an item of a stream; null if the value is not an index. */
+/** Reads the index of an item of a stream, a number or a text of digits; null if the value is not an index. */
 export function asIndex(value: unknown): number | null {
   return typeof value === 'string' && /^\d{1,9}$/.test(value) ? Number(value) : asCount(value);
 }
@@ -91,7 +91,7 @@ export function hasError({ error }: JsonObject): boolean {
   return error !== undefined && error !== null && error !== false && error !== '';
 }
 
-/** The words of an error in any form that providers use; null if absent. */
+/** Reads the words of an error in any form that providers use; null if absent. */
 export function readErrorWords(value: unknown): string | null {
   const body = Array.isArray(value) ? asObject(value[0]) : asObject(value);
   const error = body.error;

@@ -26,7 +26,7 @@ export class NormalReading {
     return this.#left < 0;
   }
 
-  /** The array's items within the budget; none for any other value. */
+  /** Takes the items of an array from the budget, as far as it allows; none for any other value. */
   take(value: unknown): unknown[] {
     const items = asArray(value);
     if (this.#left < 0) return [];
@@ -45,7 +45,7 @@ export class NormalReading {
   }
 }
 
-/** A request without any content yet. */
+/** Makes a request without any content yet. */
 export function emptyRequest(model: string | null = null): NormalRequest {
   return {
     model,
@@ -60,12 +60,12 @@ export function emptyRequest(model: string | null = null): NormalRequest {
   };
 }
 
-/** Text as a block; nothing for the empty text. */
+/** Makes a block of a text; an empty list for the empty text, and for a value that is not a text. */
 export function textBlocks(text: unknown): TurnBlock[] {
   return typeof text === 'string' && text !== '' ? [{ type: 'text', text }] : [];
 }
 
-/** A tool call; `id` is '' until `pairCalls` numbers it. */
+/** Makes the block of a tool call; `id` is '' until `pairCalls` numbers it. */
 export function callBlock(id: unknown, name: unknown, input: unknown, signature?: unknown): TurnBlock {
   const signed = asText(signature);
   return {
@@ -77,14 +77,14 @@ export function callBlock(id: unknown, name: unknown, input: unknown, signature?
   };
 }
 
-/** The cache marker on a block, a tool or a system text, as a block after it. */
+/** Makes a cache point of the cache marker on a block, a tool or a system text; an empty list without a marker. */
 export function cachePointOf(marked: JsonObject): TurnBlock[] {
   const control = marked.cache_control;
   if (typeof control !== 'object' || control === null) return [];
   return [{ type: 'cache_point', ttl: asText(asObject(control).ttl) }];
 }
 
-/** A block for media given as a data URI or as an address. */
+/** Makes the block of media that are given as a data URI or as an address. */
 export function mediaFromUrl(
   kind: Extract<TurnBlock, { type: 'media' }>['kind'],
   url: string,
@@ -96,7 +96,7 @@ export function mediaFromUrl(
   return { type: 'media', kind, media_type: asText(match[1]) ?? mediaType, source: 'base64', data };
 }
 
-/** A block for media whose bytes are in the body, as a data URI or as bare base64. */
+/** Makes the block of media whose bytes are in the body, as a data URI or as bare base64. */
 export function mediaFromData(
   kind: Extract<TurnBlock, { type: 'media' }>['kind'],
   data: string,
@@ -113,7 +113,10 @@ export function mediaKind(mediaType: string | null): Extract<TurnBlock, { type: 
   return mediaType === 'application/pdf' || type === 'text' ? 'document' : 'file';
 }
 
-/** A declared function; `rest` holds all other fields. */
+/**
+ * Makes the tool of a declared function.
+ * @param rest all other fields of the declaration
+ */
 export function functionTool(
   name: unknown,
   description: unknown,
@@ -129,7 +132,7 @@ export function functionTool(
   };
 }
 
-/** A tool that the provider runs. */
+/** Makes a tool that the provider runs. */
 export function providerTool(name: unknown, settings: JsonObject): TurnTool {
   return {
     kind: 'provider',
@@ -140,7 +143,10 @@ export function providerTool(name: unknown, settings: JsonObject): TurnTool {
   };
 }
 
-/** OpenAI's `tool_choice` and `parallel_tool_calls`, shared by chat-completions and responses. */
+/**
+ * Reads OpenAI's `tool_choice` and `parallel_tool_calls`, which chat-completions and responses share; null if neither
+ * is set, or if the choice is an unknown word.
+ */
 export function readOpenAiToolChoice(body: JsonObject, reading: NormalReading): TurnToolChoice | null {
   const parallel = typeof body.parallel_tool_calls === 'boolean' ? body.parallel_tool_calls : null;
   const choice = body.tool_choice ?? body.function_call;
@@ -166,7 +172,7 @@ function nameOfChoice(tool: JsonObject): string {
   return asText(body.name) ?? asText(tool.name) ?? asText(tool.server_label) ?? asText(tool.type) ?? '?';
 }
 
-/** OpenAI's `response_format` or `text.format`; null for plain text. */
+/** Reads OpenAI's `response_format` or `text.format`; null for plain text. */
 export function readOpenAiFormat(value: unknown): TurnResponseSchema | null {
   const format = asObject(value);
   if (format.type === 'json_object') return { schema: null, name: null, strict: null };
@@ -179,7 +185,7 @@ export function readOpenAiFormat(value: unknown): TurnResponseSchema | null {
   };
 }
 
-/** OpenAI's effort word, alone or within `reasoning`. */
+/** Reads OpenAI's effort word, and the budget that some servers accept beside it; null without both. */
 export function readEffort(effort: unknown, budget: unknown = undefined): TurnThinking | null {
   const word = asText(effort);
   const budgetTokens = asCount(budget);
@@ -192,7 +198,8 @@ export function readEffort(effort: unknown, budget: unknown = undefined): TurnTh
 }
 
 /**
- * `thinking` and `output_config.effort` in the form of the Messages API and of Bedrock's extra fields.
+ * Reads `thinking` and `output_config.effort` in the form of the Messages API and of Bedrock's extra fields; null if
+ * neither is set.
  * @param settings the object that holds them
  */
 export function readMessagesThinking(settings: JsonObject): TurnThinking | null {

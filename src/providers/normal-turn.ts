@@ -38,7 +38,7 @@ export interface ReadTurn extends NormalTurn {
 /** Maximum number of characters of an error answer that are kept if it is not JSON. */
 const ERROR_WORDS_CHARS = 500;
 
-/** The stored exchange in normal form; null when it is no turn. */
+/** Reads a stored exchange in normal form; null when it is not a turn. */
 export function normalizeTurn(exchange: StoredExchange): NormalTurn | null {
   const turn = readTurn(exchange, 'content');
   if (turn === null || !turn.is_turn) return null;

@@ -132,7 +132,7 @@ function readMessages(messages: unknown, blocks: PromptLayout['blocks']): Prompt
   return joinCachePoints(parts);
 }
 
-/** The text before a message's content: `user: ` for most messages. */
+/** Writes the text before a message's content: `user: ` for most messages. */
 function describeHead(rest: JsonObject): string {
   const names = Object.keys(rest);
   if (names.length === 0) return '';
@@ -152,7 +152,10 @@ function readBlock(place: PromptPlace, name: string, block: unknown, label = '')
   return part;
 }
 
-/** The text of a part. A block with only a text gives that text, so that it equals the same text sent as a string. */
+/**
+ * Writes the text of a part. A block with only a text gives that text, so that it equals the same text sent as a
+ * string.
+ */
 function readText(value: unknown): string {
   if (typeof value === 'string') return value;
   const { text, type, ...rest } = asObject(value);
@@ -169,7 +172,7 @@ function markCachePoint(part: PromptPart, mark: unknown): void {
   part.ttl = asText(asObject(mark).ttl);
 }
 
-/** A block that contains only a cache point marks the previous part. */
+/** Joins each block that contains only a cache point with the previous part, which it marks. */
 function joinCachePoints(parts: PromptPart[]): PromptPart[] {
   const joined: PromptPart[] = [];
   for (const part of parts) {

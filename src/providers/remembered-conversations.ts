@@ -130,7 +130,7 @@ function copyHashed({ role, content }: TurnMessage): HashedMessage {
   return { role, content: content.filter(isHashed).map((block) => ({ ...block })) };
 }
 
-/** Number of messages at the beginning in which two conversations are equal, as far as they are hashed. */
+/** Counts the messages at the beginning in which two conversations are equal, as far as they are hashed. */
 function countEqual(before: readonly HashedMessage[], messages: readonly TurnMessage[]): number {
   const most = Math.min(before.length, messages.length);
   for (let at = 0; at < most; at++) {

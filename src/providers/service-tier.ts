@@ -23,7 +23,7 @@ const STANDARD = new Set([
 ]);
 
 /**
- * The name of the tier: the provider's word in lower case, without the prefix of Google's enums (`ON_DEMAND_FLEX`,
+ * Names the tier: the provider's word in lower case, without the prefix of Google's enums (`ON_DEMAND_FLEX`,
  * `SERVICE_TIER_FLEX`). Two different words are joined (`priority+fast`), because each changes the price.
  * @param words values of the fields that may name a tier
  * @returns undefined for the standard tier, and if no field names one

@@ -7,7 +7,7 @@
 import type { RelegationWire } from '../domain/exchange.ts';
 import { WIRES } from './wires.ts';
 
-/** The end of a step's path, raw. */
+/** Returns how the path of a step ends, in the raw form in which the client sends it. */
 export function stepPathOf(wire: RelegationWire): string {
   return WIRES[wire].served.step_path;
 }

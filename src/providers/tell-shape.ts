@@ -18,10 +18,10 @@ const NO_TURN = /\/(?:count_tokens|batches|embeddings|moderations|tokenize|reran
 const TOLD_BYTES = 8 << 20;
 
 /**
- * The wire format that both bodies show.
+ * Finds the wire format that both bodies show.
  * @param exchange a stored copy without a shape
  * @returns null if the bodies show none or disagree; also for an answer other than 2xx, a truncated copy, large or
- * unreadable bodies, and paths of requests that only resemble turns
+ *   unreadable bodies, and paths of requests that only resemble turns
  */
 export function tellShape(exchange: StoredExchange): ApiShape | null {
   const { path, status, request_body, response_body, request_headers, truncated } = exchange;
@@ -45,7 +45,7 @@ export function tellShape(exchange: StoredExchange): ApiShape | null {
   return wire?.asks(asked) === true ? wire.shape : null;
 }
 
-/** The answer, or the first event of its stream; null when none is readable. */
+/** Reads the answer, or the first event of its stream; null when none is readable. */
 function readFirst(exchange: StoredExchange): JsonObject | null {
   const content = decodeContent(exchange.response_body, exchange.response_headers);
   if (content.problem !== '') return null;

@@ -38,7 +38,9 @@ export function listReadTexts(stored: StoredExchange, turn: NormalTurn | null): 
   return { ...texts, messages: [listBodyTexts(stored)] };
 }
 
-/** The texts of both bodies in any format: strings and names of JSON, or plain text. Binary content is skipped. */
+/**
+ * Lists the texts of both bodies in any format: strings and names of JSON, or plain text. Binary content is skipped.
+ */
 function listBodyTexts(stored: StoredExchange): PlacedText[] {
   const request = readBodyText(stored.request_body, stored.request_headers);
   const response = readBodyText(stored.response_body, stored.response_headers);

@@ -4,8 +4,8 @@ import type { TokenUsage } from '../domain/exchange.ts';
 import { asCount } from './json-reading.ts';
 
 /**
- * A count that a stream sends several times, each time cumulative. A zero after another count comes from a server that
- * fills the field without knowing it.
+ * Chooses between the count that a stream sends and the one that it sent before. Later counts are cumulative and
+ * replace earlier ones. A zero after another count comes from a server that fills the field without knowing it.
  */
 export function laterCount(told: unknown, before: number | null): number | null {
   const count = asCount(told);
@@ -22,8 +22,9 @@ interface ToldCounts {
 }
 
 /**
- * The tokens of the output, including reasoning. Some servers include the reasoning in `output`, others (xAI) count it
- * separately. The total shows which; without a total, `reasoning` was counted separately if it exceeds `output`.
+ * Computes the tokens of the output, including reasoning. Some servers include the reasoning in `output`, others (xAI)
+ * count it separately. The total shows which; without a total, `reasoning` was counted separately if it exceeds
+ * `output`.
  */
 export function outputWithReasoning({ input, output, reasoning, total }: ToldCounts): number {
   const isApart = total === null ? reasoning > output : reasoning > 0 && total === input + output + reasoning;

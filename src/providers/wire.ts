@@ -115,23 +115,23 @@ export interface Wire<S extends ApiShape = ApiShape> {
   readonly span_operation: 'chat' | 'generate_content' | 'text_completion';
   /** The kind of a coding agent's side call; null for a call of the work itself. */
   findSideCall(request: NormalRequest, offersTools: boolean): SideKind | null;
-  /** Whether runs of such turns can be golden. */
+  /** Whether a run can be golden if its turns have this wire format. */
   readonly can_be_golden: boolean;
   /** What the student needs to answer steps of this wire; null: no student answers them. */
   readonly served: S extends RelegationWire ? ServedForm : null;
 }
 
-/** A request whose answer the provider does not keep, as most are. */
+/** Makes a request whose answer the provider does not keep, as most are. */
 export function plainRequest(normal: NormalRequest): WireRequest {
   return { normal, is_kept: false, kept_in: null, embeds: false };
 }
 
-/** A request that cannot be read. */
+/** Makes the request of a body that cannot be read. */
 export function unreadRequest(): WireRequest {
   return plainRequest(emptyRequest());
 }
 
-/** An answer without any content yet. */
+/** Makes an answer without any content yet. */
 export function emptyAnswer(model: string | null = null): WireAnswer {
   return {
     id: null,

@@ -26,7 +26,7 @@ interface OpenBlock {
   input: string;
   thinking: string;
   signature: string | null;
-  /** Its pieces, each in base64. */
+  /** The pieces of redacted thinking, each in base64. */
   redacted: string[];
   citations: unknown[];
   /** Content of the result of a tool that the provider runs itself. */
@@ -163,7 +163,7 @@ export class ConverseAnswerReader implements AnswerReader {
   }
 }
 
-/** The cache writes with a lifetime of an hour; null without details. */
+/** Sums the cache writes with a lifetime of an hour; null without details. */
 function hourWritesOf(details: unknown, reading: NormalReading): number | null {
   if (!Array.isArray(details)) return null;
   let tokens = 0;
@@ -174,7 +174,7 @@ function hourWritesOf(details: unknown, reading: NormalReading): number | null {
   return tokens;
 }
 
-/** The words of an exception message in an event stream. */
+/** Describes an exception message of an event stream: its type, and its words if there are any. */
 export function readException(event: JsonObject): string {
   const type = asText(event.type) ?? 'exception';
   const words = asText(asObject(event.value).message) ?? readErrorWords(event.value);

@@ -25,7 +25,7 @@ import {
 /** Maximum number of nesting levels of tool results that are read; clients nest one. */
 const MAX_NESTING = 4;
 
-/** The model id in `/model/{id}/verb`, percent-decoded; null when the path has none. */
+/** Reads the model id in `/model/{id}/verb`, percent-decoded; null when the path has none. */
 export function readBedrockModel(path: string): string | null {
   const at = path.indexOf('/model/');
   const end = path.lastIndexOf('/');

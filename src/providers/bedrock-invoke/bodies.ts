@@ -11,7 +11,7 @@ import { asArray, asCount, asObject, asText, type JsonObject, parseJson } from '
 /** The form of a body, by the model's maker. */
 type InvokeBody = 'messages' | 'converse' | 'chat_completions' | 'text' | 'embedding';
 
-/** The form of a request body, by its fields and the model's name. */
+/** Determines the form of a request body by its fields and the model's name. */
 export function tellInvokeBody(value: unknown, path: string): InvokeBody {
   const body = asObject(value);
   if (body.anthropic_version !== undefined) return 'messages';
@@ -35,7 +35,7 @@ function asksForEmbedding(body: JsonObject, model: string | null): boolean {
   return /embed/i.test(model ?? '') || EMBEDDING_FIELDS.some((field) => body[field] !== undefined);
 }
 
-/** The form of an answer, by all of it or by the first chunk of a stream. */
+/** Determines the form of an answer, from the whole answer or from the first chunk of a stream. */
 export function tellInvokeAnswer(body: JsonObject): Exclude<InvokeBody, 'embedding'> {
   if (asText(body.type) !== null) return 'messages';
   if (body.messageStart !== undefined || asObject(body.output).message !== undefined) return 'converse';
@@ -44,7 +44,7 @@ export function tellInvokeAnswer(body: JsonObject): Exclude<InvokeBody, 'embeddi
 }
 
 /**
- * The maker's chunk in an event of InvokeModelWithResponseStream; null when the event contains none.
+ * Reads the maker's chunk from an event of InvokeModelWithResponseStream; null when the event contains none.
  * @throws for a chunk that is not JSON; the frame's reader then reports a damaged message
  */
 export function readInvokeChunk(event: unknown): JsonObject | null {

@@ -44,8 +44,8 @@ export class ChatAnswerReader implements AnswerReader {
   }
 
   /**
-   * The digits of a number matter only in a call's arguments that are sent as an object. Such arguments occur only in
-   * events with `tool_calls` or `function_call`, so all other events are parsed as ordinary JSON.
+   * Whether the digits of the numbers in an event do not matter. They matter only in a call's arguments that are sent
+   * as an object. Such arguments occur only in events with `tool_calls` or `function_call`.
    */
   isPlain(text: string): boolean {
     return !text.includes('_call');

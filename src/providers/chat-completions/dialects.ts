@@ -138,7 +138,7 @@ function valueAt(object: JsonObject, { path }: Row): unknown {
 }
 
 /**
- * The largest of the rows' counts: a server may fill one field and leave zero in another.
+ * Finds the largest of the rows' counts, because a server may fill one field and leave zero in another.
  * @returns null when no row has a count
  */
 function highestAt(object: JsonObject, rows: readonly Row[]): number | null {
@@ -150,7 +150,7 @@ function highestAt(object: JsonObject, rows: readonly Row[]): number | null {
   return highest;
 }
 
-/** Reasoning of a message or a delta; null if absent. */
+/** Reads the reasoning of a message or a delta; null if absent. */
 export function reasoningOf(message: JsonObject): string | null {
   for (const row of REASONING_FIELDS) {
     const text = asText(valueAt(message, row));
@@ -159,7 +159,7 @@ export function reasoningOf(message: JsonObject): string | null {
   return null;
 }
 
-/** The error in a chunk of a failed stream whose server does not use `error`, otherwise null. */
+/** Reads the error from a chunk of a failed stream whose server does not use the field `error`; null without one. */
 export function streamErrorOf(chunk: JsonObject): string | null {
   for (const row of STREAM_ERRORS) {
     const value = valueAt(chunk, row);

@@ -45,7 +45,7 @@ export function readNormalChat(value: unknown, reading: NormalReading): NormalRe
   };
 }
 
-/** A message's role; an unknown role counts as the user. */
+/** Reads a message's role; an unknown role counts as the user. */
 function readChatRole(role: unknown): TurnRole {
   switch (role) {
     case 'assistant':
@@ -78,7 +78,7 @@ function readMessage(message: JsonObject, reading: NormalReading): TurnMessage {
   };
 }
 
-/** Reasoning, content, refusal, audio and calls of a message that is not a tool's. */
+/** Reads the reasoning, content, refusal, audio and calls of a message that is not a tool's. */
 export function readMessageBlocks(message: JsonObject, reading: NormalReading): TurnBlock[] {
   const blocks = readReasoning(message, reading);
   const content = readContent(message.content, reading);
@@ -99,7 +99,7 @@ export function readMessageBlocks(message: JsonObject, reading: NormalReading): 
   return blocks;
 }
 
-/** Reasoning beside the content: text, or a list of details with signatures (OpenRouter, LiteLLM). */
+/** Reads the reasoning beside the content: text, or a list of details with signatures (OpenRouter, LiteLLM). */
 function readReasoning(message: JsonObject, reading: NormalReading): TurnBlock[] {
   const details = reading.take(message.thinking_blocks ?? message.reasoning_details).map(asObject);
   const reasoning = reasoningOf(message);
@@ -121,7 +121,7 @@ function readCall(call: JsonObject): TurnBlock {
   return callBlock(call.id, body.name, typeof input === 'string' ? parseLenient(input) : (input ?? {}));
 }
 
-/** The `content` of a message: text, or a list of parts. */
+/** Reads the `content` of a message: text, or a list of parts. */
 export function readContent(content: unknown, reading: NormalReading): TurnBlock[] {
   if (typeof content === 'string') return textBlocks(content);
   const blocks: TurnBlock[] = [];

@@ -100,7 +100,7 @@ export class StreamedCalls {
     if (piece.value !== undefined) call.value = piece.value;
   }
 
-  /** The call that a piece may belong to. */
+  /** Finds the call that a piece may belong to; null: the piece begins a call. */
   #find({ index, id, name }: Piece): OpenCall | null {
     const known = index === null ? undefined : this.#byIndex.get(index);
     if (known !== undefined) return known;

@@ -22,7 +22,7 @@ import {
   providerTool,
 } from '../normal-reading.ts';
 
-/** The model's name in a path such as `/v1beta/models/NAME:generateContent`; null when it has none. */
+/** Reads the model's name from a path such as `/v1beta/models/NAME:generateContent`; null when it has none. */
 export function readGeminiModel(path: string): string | null {
   const end = Math.max(path.lastIndexOf(':'), path.lastIndexOf('%3A'), path.lastIndexOf('%3a'));
   if (end < 0) return null;
@@ -67,7 +67,7 @@ export function readNormalGemini(value: unknown, reading: NormalReading, path: s
   };
 }
 
-/** The items of a list, or a single item that a client has sent without a list. */
+/** Returns the items of a list, or a single item that a client has sent without a list. */
 function takeOneOrMore(value: unknown, reading: NormalReading): unknown[] {
   return Array.isArray(value) ? reading.take(value) : [value].filter(Boolean);
 }

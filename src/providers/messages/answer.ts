@@ -169,14 +169,17 @@ function isBranch(value: unknown): boolean {
   return typeof value === 'object' && value !== null && !isRawNumber(value);
 }
 
-/** The type of a block of which a delta arrived, but not the start, by the type of the delta. */
+/** Determines, from the type of a delta, the type of a block whose start is missing. */
 function blockOf(delta: unknown): string {
   if (delta === 'input_json_delta') return 'tool_use';
   if (delta === 'thinking_delta' || delta === 'signature_delta') return 'thinking';
   return delta === 'compaction_delta' ? 'compaction' : 'text';
 }
 
-/** A delta of an unknown kind, such as `compaction_delta`: its texts continue the block's, other fields replace. */
+/**
+ * Adds a delta of an unknown kind, such as `compaction_delta`: its texts are appended to those of the block, and its
+ * other fields replace the block's.
+ */
 function addDelta(block: JsonObject, { type: _kind, ...fields }: JsonObject): JsonObject {
   const whole: JsonObject = { ...block };
   for (const [name, value] of Object.entries(fields)) {

@@ -50,13 +50,16 @@ export function readNormalMessages(value: unknown, reading: NormalReading): Norm
   };
 }
 
-/** The answer that a request continues, in a conversation kept by the provider (`thread`), otherwise null. */
+/**
+ * Reads the id of the answer that a request continues in a conversation kept by the provider (`thread`); null without
+ * one.
+ */
 function readThread(body: JsonObject): string | null {
   const { type, previous_message_id: previousId } = asObject(body.thread);
   return type === 'continue' ? asText(previousId) : null;
 }
 
-/** A `content` or `system` field: a string or blocks. */
+/** Reads a `content` or `system` field: a string or a list of blocks. */
 export function readMessagesBlocks(content: unknown, reading: NormalReading, depth = 0): TurnBlock[] {
   if (typeof content === 'string') return textBlocks(content);
   const blocks: TurnBlock[] = [];
@@ -70,7 +73,7 @@ export function readMessagesBlocks(content: unknown, reading: NormalReading, dep
   return blocks;
 }
 
-/** One content block. */
+/** Reads one content block. */
 export function readMessagesBlock(block: JsonObject, reading: NormalReading, depth = 0): TurnBlock {
   switch (block.type) {
     case 'text': {

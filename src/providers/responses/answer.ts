@@ -103,7 +103,10 @@ export class ResponsesAnswerReader implements AnswerReader {
     }
   }
 
-  /** The digits of a number matter only in events with a whole item or the whole response. */
+  /**
+   * Whether the digits of the numbers in an event do not matter. They matter only in events with a whole item or the
+   * whole response.
+   */
   isPlain(text: string): boolean {
     return text.startsWith(TYPE) && PLAIN_EVENTS.some((kind) => text.startsWith(kind, TYPE.length));
   }
@@ -173,7 +176,7 @@ function placeOf(event: JsonObject, id: unknown): number | string {
   return asIndex(event.output_index) ?? asText(id) ?? '';
 }
 
-/** An item of a stream; an open one with the text received so far. */
+/** Returns an item of a stream; an open item gets the text that was received so far. */
 function closeItem({ item, text, isDone }: StreamedItem): JsonObject {
   if (isDone || text === '') return item;
   switch (item.type) {

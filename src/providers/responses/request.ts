@@ -63,7 +63,7 @@ function textOrEmpty(text: string): TurnBlock[] {
   return [{ type: 'text', text }];
 }
 
-/** One item of `input` or `output`. */
+/** Reads one item of `input` or `output`. */
 export function readItem(item: JsonObject, reading: NormalReading): TurnMessage {
   const type = asText(item.type) ?? 'message';
   switch (type) {
@@ -158,7 +158,7 @@ function readMedia(kind: 'image' | 'file', url: unknown, file: unknown, inline: 
   return { type: 'media', kind, media_type: null, source: 'file_id', data: asText(file) ?? '' };
 }
 
-/** A tool; a namespace stands for the tools in it. */
+/** Reads a declared tool; a namespace stands for the tools in it. */
 function readTool(tool: JsonObject, reading: NormalReading): TurnTool[] {
   const { type, name, description, parameters, ...rest } = tool;
   switch (type) {
