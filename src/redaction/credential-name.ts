@@ -50,7 +50,7 @@ export function isCredentialName(name: string): boolean {
   return verdict;
 }
 
-/** `X-API-Key`, `dbPassword`, `OPENAI_API_KEY` → their words in lower case. */
+/** Splits a name such as `X-API-Key`, `dbPassword` or `OPENAI_API_KEY` into its words, in lower case. */
 function splitWords(name: string): string[] {
   return name
     .replace(/([a-z0-9])([A-Z])/g, '$1 $2')
@@ -75,8 +75,8 @@ function judgeWords(words: string[]): boolean {
 }
 
 /**
- * The name `token` denotes a credential unless a word before it says otherwise. The plural `tokens` denotes credentials
- * only after a word for a credential.
+ * Whether a name that ends with `token` or `tokens` denotes a credential. `token` does unless a word before it says
+ * otherwise. `tokens` does only after a word for a credential.
  */
 function isCredentialToken(last: string, before: readonly string[]): boolean {
   const glued = last.replace(/tokens?$/, '');

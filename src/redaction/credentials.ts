@@ -89,9 +89,9 @@ function addHeaderCredential(into: Set<string>, name: string, value: string): vo
 }
 
 /**
- * The secrets of a request: values of credential headers (the token after the scheme, a Basic pair decoded and its
- * password, each cookie's value) and secret query values, raw and decoded. Values shorter than MIN_CREDENTIAL_LENGTH
- * are left out. Returns at most MAX_CREDENTIALS, the longest first.
+ * Collects the secrets of a request: values of credential headers (the token after the scheme, a Basic pair decoded and
+ * its password, each cookie's value) and secret query values, raw and decoded. Values shorter than
+ * MIN_CREDENTIAL_LENGTH are left out. Returns at most MAX_CREDENTIALS, the longest first.
  * @param headers flat [name, value, …], latin1
  * @param query raw, without `?`
  */
@@ -121,10 +121,10 @@ export function collectCredentials(headers: readonly string[], query: string): s
 const PLAIN = /^[A-Za-z0-9_.~-]+$/;
 
 /**
- * The forms in which an answer may hold a secret: unchanged, JSON-escaped (also with `\/`, and with `<>&'=+` as
- * `\u00xx`), percent-encoded in upper and lower case and as a form field, HTML-escaped, each of these inside up to two
- * further JSON texts, and in base64. A secret of more than FORMS_CHARACTERS gets only the unchanged, the JSON-escaped
- * and the base64 form.
+ * Lists the forms in which an answer may contain a secret: unchanged, JSON-escaped (also with `\/`, and with `<>&'=+`
+ * as `\u00xx`), percent-encoded in upper and lower case and as a form field, HTML-escaped, each of these inside up to
+ * two further JSON texts, and in base64. A secret of more than FORMS_CHARACTERS gets only the unchanged, the
+ * JSON-escaped and the base64 form.
  * @returns byte strings (latin1) of at least MIN_CREDENTIAL_LENGTH, longest first
  */
 export function credentialForms(secret: string): string[] {
@@ -178,8 +178,8 @@ export function credentialForms(secret: string): string[] {
 const KEY_HEADERS = new Set(['x-api-key', 'api-key', 'x-goog-api-key']);
 
 /**
- * The credential by which a provider distinguishes its clients: a bearer token, or the key in a provider's header or
- * query. Signatures, which differ from request to request, are left out.
+ * Finds the credential by which a provider distinguishes its clients: a bearer token, or the key in a provider's header
+ * or query. Signatures, which differ from request to request, are left out.
  * @returns null if the request has none
  */
 export function findCredential(headers: readonly string[], query: string): string | null {

@@ -50,7 +50,7 @@ class Reading {
     this.#ends = ends;
   }
 
-  /** The source range from which a range of the decoded text was read. */
+  /** Finds the source range from which a range of the decoded text was read. */
   locate({ start, end }: ByteRange): ByteRange {
     return { start: this.#starts[start]!, end: this.#ends[end - 1]! };
   }

@@ -12,7 +12,7 @@ const PERCENT = 0x25;
 const HEX_VALUES = new Uint8Array(256).fill(16);
 for (const char of '0123456789abcdefABCDEF') HEX_VALUES[char.charCodeAt(0)] = parseInt(char, 16);
 
-/** The byte that two digits at `at` encode; -1 if absent. */
+/** Reads the byte that two hexadecimal digits at `at` encode; -1 if they are not digits. */
 export function readHexByte(bytes: Uint8Array, at: number): number {
   if (at + 2 > bytes.length) return -1;
   const high = HEX_VALUES[bytes[at]!]!;
@@ -20,7 +20,10 @@ export function readHexByte(bytes: Uint8Array, at: number): number {
   return high === 16 || low === 16 ? -1 : high * 16 + low;
 }
 
-/** Position after the percent sign at `at` and its own percent-encodings (`%2525…`): where the two digits begin. */
+/**
+ * Finds where the two digits after a percent sign at `at` begin: after the sign and its own percent-encodings
+ * (`%2525…`).
+ */
 export function skipPercents(bytes: Uint8Array, at: number): number {
   let digits = at + 1;
   while (
@@ -34,7 +37,7 @@ export function skipPercents(bytes: Uint8Array, at: number): number {
   return digits;
 }
 
-/** The character of an escape `u00XX` whose `u` is at `at`; -1 if absent. */
+/** Reads the character of an escape `u00XX` whose `u` is at `at`; -1 if there is no such escape. */
 export function readUnicodeEscape(bytes: Uint8Array, at: number): number {
   if (bytes[at] !== 0x75 || bytes[at + 1] !== 0x30 || bytes[at + 2] !== 0x30) return -1;
   return readHexByte(bytes, at + 3);
@@ -52,7 +55,7 @@ function isEscape(bytes: Uint8Array, at: number): boolean {
   return byte === PERCENT && isTokenByte(readHexByte(bytes, skipPercents(bytes, at)));
 }
 
-/** The first place in [from, to) with an encoded character of a token; -1 if absent. */
+/** Finds the first place in [from, to) with an encoded character of a token; -1 if there is none. */
 export function findEscape(bytes: Uint8Array, from: number, to: number): number {
   for (let at = from; at < to; at++) {
     const byte = bytes[at];

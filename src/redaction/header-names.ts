@@ -70,8 +70,8 @@ const verdicts = new Map<string, boolean>();
 const VERDICTS = 2_048;
 
 /**
- * The value of `x-session-affinity`, by which opencode's provider chooses a machine. If `x-session-id` has the same
- * value, that value does not authenticate.
+ * Finds the value of `x-session-affinity`, by which opencode's provider chooses a machine. If `x-session-id` has the
+ * same value, that value does not authenticate.
  * @param headers flat [name, value, …]
  * @returns null without this header
  */

@@ -43,7 +43,10 @@ function skipBack(bytes: Uint8Array, lowest: number, at: number, set: Uint8Array
   return place;
 }
 
-/** Start of the white space before `at` that may separate a scheme from its token, also escaped or percent-encoded. */
+/**
+ * Finds the start of the white space before `at` that may separate a scheme from its token, also escaped or
+ * percent-encoded; `at` without white space.
+ */
 function skipSchemeSpace(bytes: Uint8Array, lowest: number, at: number): number {
   let place = at;
   for (;;) {
@@ -135,7 +138,7 @@ function isKeyName(bytes: Uint8Array, lowest: number, at: number): boolean {
   return endsWith(bytes, lowest, at, 'authorization') && isQuoted(bytes, lowest, at - 13, at);
 }
 
-/** Position before a `_` or `-`, if there is one. */
+/** Skips a `_` or `-` before `at`, if there is one. */
 function skipJoint(bytes: Uint8Array, lowest: number, at: number): number {
   return at > lowest && (bytes[at - 1] === 0x5f || bytes[at - 1] === 0x2d) ? at - 1 : at;
 }

@@ -16,7 +16,7 @@ import { ShapeMatch } from './shape-match.ts';
 import { Work } from './work.ts';
 
 const { token: TOKEN, letter_digit: LETTER_DIGIT, digit: DIGIT } = CHARACTERS;
-/** How far before the first suspect its token may begin. */
+/** Maximum number of bytes before the first suspect in which the beginning of its token is searched for. */
 const TOKEN_BACK_BYTES = 2_048;
 /** Cost of one suspect besides its bytes. */
 const SUSPECT_WORK = 16;

@@ -289,8 +289,8 @@ export const FIRST_WORDS: readonly string[] = KEY_SHAPES.filter(({ at }) => at =
   .filter((begin) => !isDotted(begin) && !BEGINNINGS.some((contained) => begin.includes(contained)));
 
 /**
- * The first two bytes of beginnings, in eight groups. Pairs with the same first byte are in one group, because the
- * native filter tests the two bytes' groups separately.
+ * Divides the pairs of bytes with which BEGINNINGS begin into eight groups. Pairs with the same first byte are in one
+ * group, because the native filter tests the groups of the two bytes separately.
  */
 export function groupPairs(): string[][] {
   const byFirst = new Map<string, Set<string>>();

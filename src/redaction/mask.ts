@@ -56,7 +56,7 @@ export function maskText(text: string): string {
   return maskRangesOfText(text, mergeRanges(findSecrets(Buffer.from(text, 'latin1'), KEYS, new Work())));
 }
 
-/** The text with the mask in place of each range of its characters; the same string when there are no ranges. */
+/** Replaces each range of a text's characters by the mask; returns the same string when there are no ranges. */
 export function maskRangesOfText(text: string, ranges: readonly ByteRange[]): string {
   if (ranges.length === 0) return text;
   let out = '';

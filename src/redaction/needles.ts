@@ -25,7 +25,7 @@ export function findNeedles(
 }
 
 /**
- * The first occurrence of one of the needles; -1 if absent.
+ * Finds the first occurrence of one of the needles; -1 if there is none.
  * @throws {WorkExceededError} when the search would take too long
  */
 export function findAny(bytes: Uint8Array, packed: Uint8Array, from: number, to: number): number {
@@ -34,7 +34,7 @@ export function findAny(bytes: Uint8Array, packed: Uint8Array, from: number, to:
   return hit;
 }
 
-/** For each prefix of the needle, the length of its longest border (Knuth, Morris and Pratt). */
+/** Computes for each prefix of the needle the length of its longest border (Knuth, Morris and Pratt). */
 function measureBorders(needle: Uint8Array): Uint32Array {
   const borders = new Uint32Array(needle.length + 1);
   let matched = 0;
@@ -68,7 +68,7 @@ function findNeedle(
   }
 }
 
-/** Length of the longest proper prefix of the needle with which the bytes end. */
+/** Computes the length of the longest proper prefix of the needle with which the bytes end. */
 export function measureCutNeedle(bytes: Uint8Array, needle: Uint8Array, work: Work): number {
   const from = Math.max(0, bytes.length - needle.length + 1);
   work.add(2 * needle.length);

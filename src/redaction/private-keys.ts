@@ -56,7 +56,7 @@ function indexOrEnd(bytes: Buffer, from: number): number {
   return at < 0 ? bytes.length : at;
 }
 
-/** End of the last line, such as `-----END RSA PRIVATE KEY-----`, even if the line is incomplete. */
+/** Finds the end of the last line, such as `-----END RSA PRIVATE KEY-----`, even if the line is incomplete. */
 function endOfLastLine(bytes: Buffer, start: number): number {
   const line = bytes.toString('latin1', start, Math.min(bytes.length, start + LAST_LINE_BYTES));
   const marks = /^-----END[A-Z0-9 ]*-{0,5}/.exec(line);

@@ -50,7 +50,7 @@ export function splitQuery(query: string): string[] {
 }
 
 /**
- * The query with every secret value masked; the rest unchanged.
+ * Masks every secret value in a query, and leaves the rest unchanged.
  * @param query raw, without `?`
  */
 export function maskQuery(query: string): string {

@@ -146,7 +146,10 @@ export class ShapeMatch {
     return place;
   }
 
-  /** @returns the end of the part that begins at `at`; -1 when it does not match */
+  /**
+   * Matches one part of a shape.
+   * @returns the end of the part that begins at `at`; -1 when it does not match
+   */
   #matchPart(part: Part, at: number): number {
     if (typeof part === 'string') return startsWith(this.#bytes, at, this.#to, part) ? at + part.length : -1;
     if ('of' in part) return this.#matchSeveral(part, at);
@@ -183,7 +186,10 @@ export class ShapeMatch {
     return count < least ? -1 : end;
   }
 
-  /** End of the set's stretch that continues at `at`. */
+  /**
+   * Finds the end of the stretch of a set's characters that contains `at`; `at` itself if the character there is not in
+   * the set.
+   */
   #measure(number: number, at: number, escaped: boolean): number {
     const slot = escaped ? SETS.length + number : number;
     if (at >= this.#from[slot]! && at < this.#end[slot]!) return this.#end[slot]!;
