@@ -27,7 +27,7 @@ export class BestMatches {
     if (kept.length === this.#k) this.#least = Math.max(this.#least, kept[kept.length - 1]!.similarity);
   }
 
-  /** The kept matches, best first; the collector must not be used afterwards. */
+  /** Returns the kept matches, best first; nothing may be offered afterwards. */
   take(): VectorMatch[] {
     return this.#kept;
   }

@@ -163,7 +163,7 @@ export class ExactIndex implements VectorIndex {
     return best.take();
   }
 
-  /** All ids, in no particular order. */
+  /** Lists all ids, in no particular order. */
   ids(): Iterable<number> {
     return this.#places.keys();
   }
@@ -178,7 +178,7 @@ export class ExactIndex implements VectorIndex {
     for (let i = 0; i < count; i++) best.offer(this.#ids[places[i]!]!, similarities[i]!);
   }
 
-  /** A view of the stored vector. */
+  /** Returns a view of the stored vector. */
   #numbersAt(place: number): Numbers {
     const start = (place & (BLOCK - 1)) * this.#numbers;
     return this.#blocks[place >>> BLOCK_BITS]!.subarray(start, start + this.#numbers);

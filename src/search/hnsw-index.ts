@@ -78,7 +78,10 @@ const GRAPH_BYTES = 4 * (2 * M + 1) + 4 * (M + 1) + 8 + 40 + 64;
 interface LookPlan {
   /** Candidates of the first, the second and the third walk. */
   looks: readonly [number, number, number];
-  /** The first and the second walk end when the last candidate is this far below the last result. */
+  /**
+   * The result of the first or the second walk is final if the similarity of the last candidate is at least this far
+   * below that of the last result.
+   */
   margins: readonly [number, number];
   /**
    * Minimum number of candidates that are compared exactly. Further candidates are compared only if they may be among
@@ -422,7 +425,10 @@ function markRemoved(engine: GraphEngine, graph: Graph, label: number): void {
   }
 }
 
-/** The native library. @throws Error when it is not compiled for this machine */
+/**
+ * Loads the native library.
+ * @throws Error when it is not compiled for this machine
+ */
 export function loadHnswlib(): GraphEngine {
   return loadGraphEngine();
 }

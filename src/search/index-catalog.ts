@@ -106,7 +106,7 @@ export class SharedIndexes {
     this.#vectorsId = vectorsId;
   }
 
-  /** The names, among the given ones and those of the group, whose indexes are not empty. */
+  /** Lists the names, among the given ones and those of the group, whose indexes are not empty. */
   list(names: readonly string[], group = ''): string[] | null {
     return this.#engine.listShared(this.#key, this.#vectorsId, names, group);
   }

@@ -32,7 +32,7 @@ type Runtime = typeof import('onnxruntime-node');
 
 /** One text, ready for the graph. */
 interface Encoded {
-  /** Its index among the requested texts. */
+  /** The text's index among the requested texts. */
   at: number;
   ids: BigInt64Array;
 }
@@ -198,12 +198,12 @@ function allocateShared(count: number): Float32Array {
   return new Float32Array(new SharedArrayBuffer(count * Float32Array.BYTES_PER_ELEMENT));
 }
 
-/** The part of the text that is embedded, without half a surrogate pair at the end. */
+/** Cuts a text to the part that is embedded, without half a surrogate pair at the end. */
 function cutText(text: string): string {
   return text.slice(0, EMBEDDING_TEXT_CHARACTERS).toWellFormed();
 }
 
-/** Batches that stay under the limit including padding; a single text may be a batch. */
+/** Divides texts into batches that stay under the limit including padding; a single text may be a batch. */
 function* cutBatches(sorted: readonly Encoded[]): Generator<readonly Encoded[]> {
   let from = 0;
   for (let to = 1; to <= sorted.length; to++) {
@@ -214,7 +214,7 @@ function* cutBatches(sorted: readonly Encoded[]): Generator<readonly Encoded[]> 
   }
 }
 
-/** The mean of a text's own tokens. */
+/** Computes for each text the mean of the vectors of its tokens, without padding. */
 function poolMean(
   values: Float32Array,
   batch: readonly Encoded[],
@@ -328,7 +328,7 @@ function readPooling(dir: string): Pooling {
   throw new Error(`1_Pooling/config.json asks for ${modes.join(' and ')}; supported are mean and cls`);
 }
 
-/** The smallest limit in the export's files, and at most this program's own limit. */
+/** Finds the smallest limit of tokens in the export's files, and at most this program's own limit. */
 function readTokensMax(dir: string, tokenizerConfig: Record<string, unknown>): number {
   const named = [
     tokenizerConfig.model_max_length,

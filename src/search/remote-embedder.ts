@@ -217,7 +217,7 @@ export class RemoteEmbedder implements Embedder {
   }
 }
 
-/** The service of an address: without a trailing slash and without a query. */
+/** Names the service of an address: the address without a trailing slash and without a query. */
 export function nameRemote(address: string): string {
   const { origin, pathname } = new URL(address);
   return `${origin}${pathname.replace(/\/$/, '')}`;

@@ -26,7 +26,7 @@ export class WordTokens {
     this.#isByWords = isByWords(json);
   }
 
-  /** All tokens: the result is not cut. */
+  /** Converts a text to the ids of all its tokens; the result is not cut. */
   encode(text: string): BigInt64Array {
     if (!this.#isByWords) return this.#encodeWhole(text);
     const words: BigInt64Array[] = [];

@@ -197,7 +197,10 @@ function fetchPackage(source: Source, cacheDir: string): string {
   return dir;
 }
 
-/** Every file under the folder by its path within, sorted. */
+/**
+ * Lists the files under a folder, by their paths within the folder, sorted. Files above FILE_BYTES_MAX are left out,
+ * except for archives.
+ */
 function listFiles(dir: string): string[] {
   return readdirSync(dir, { recursive: true, encoding: 'utf8' })
     .filter((name) => {
@@ -207,7 +210,7 @@ function listFiles(dir: string): string[] {
     .sort();
 }
 
-/** The Python files of a zip archive, in its order (APPNOTE.TXT 4.3.7, 4.3.12, 4.3.16). */
+/** Reads the Python files of a zip archive, in its order (APPNOTE.TXT 4.3.7, 4.3.12, 4.3.16). */
 function readZip(archive: Buffer): string[] {
   const end = archive.lastIndexOf('PK\x05\x06', undefined, 'latin1');
   let at = archive.readUInt32LE(end + 16);

@@ -77,7 +77,7 @@ console.log(
   `${texts.length} texts, ${characters} characters; ${model.length} bytes, ${AXES + FOLD} dimensions`,
 );
 
-/** A text's sketch, of length 1. */
+/** Makes a text's sketch, of length 1. */
 function sketchRow(counts: ReadonlyMap<number, number>): SparseRow {
   const sketch = new Map<number, number>();
   let square = 0;

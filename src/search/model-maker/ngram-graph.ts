@@ -37,7 +37,7 @@ function makeOperations(g: OnnxGraph) {
 
 type Operations = ReturnType<typeof makeOperations>;
 
-/** The pieces of each text: the bucket and the weight of each. */
+/** Adds the nodes that find the pieces of each text: the bucket and the weight of each piece. */
 function findPieces(g: OnnxGraph, o: Operations, weights: NgramWeights): { bucket: string; present: string } {
   const { add, mul, int, not, toInt, toFloat, mod, mix } = o;
   const ids = g.input('input_ids', 'int64', ['batch', 'tokens']);
@@ -86,7 +86,7 @@ function findPieces(g: OnnxGraph, o: Operations, weights: NgramWeights): { bucke
   return { bucket, present };
 }
 
-/** Adds the weighted pieces of each text into its sketch. */
+/** Adds the nodes that sum the weighted pieces of each text in the text's sketch. */
 function addPieces(g: OnnxGraph, o: Operations, weights: NgramWeights, bucket: string, present: string) {
   const { add, mul, int, toFloat, mod, flat } = o;
   // All texts are looked up as one concatenated list.
@@ -120,7 +120,7 @@ function addPieces(g: OnnxGraph, o: Operations, weights: NgramWeights, bucket: s
   return { sketch, place, batch };
 }
 
-/** Projects the sketch to the model's dimensions. */
+/** Adds the nodes that project the sketch to the model's dimensions. */
 function projectSketch(
   g: OnnxGraph,
   o: Operations,

@@ -78,7 +78,7 @@ export class OnnxGraph {
     this.#outputs.push(describeValue(name, element, shape));
   }
 
-  /** A tensor stored in the model. The array determines the element type. */
+  /** Adds a tensor that is stored in the model. The array determines the element type. */
   constant(data: Constant, dims: readonly number[]): string {
     const name = `c${this.#count++}`;
     const element =
@@ -94,12 +94,12 @@ export class OnnxGraph {
     return name;
   }
 
-  /** A vector of whole numbers. */
+  /** Adds a vector of whole numbers. */
   ints(...values: number[]): string {
     return this.constant(BigInt64Array.from(values, BigInt), [values.length]);
   }
 
-  /** A scalar integer. */
+  /** Adds a scalar integer. */
   int(value: number): string {
     return this.constant(BigInt64Array.of(BigInt(value)), []);
   }
@@ -129,7 +129,7 @@ export class OnnxGraph {
     return output;
   }
 
-  /** The model file's bytes. */
+  /** Writes the bytes of the model file. */
   encode(graphName: string): Uint8Array {
     const type = protobuf.parse(ONNX_SUBSET, { keepCase: true }).root.lookupType('ModelProto');
     const model = type.create({
