@@ -11,7 +11,7 @@ const NUMBER_MAX = 2 ** (NUMBER_BITS - 1) - 1;
 export const BLOCK_NUMBERS = 32;
 const EXPONENT_MAX = 255;
 
-/** How many exponents a vector has. */
+/** Counts the exponents of a vector. */
 export function countBlocks(dimensions: number): number {
   return Math.ceil(dimensions / BLOCK_NUMBERS);
 }
@@ -56,7 +56,8 @@ function greatestOf(vector: Float32Array, start: number, end: number): number {
 }
 
 /**
- * How often the vector's greatest number can be halved until it would be smaller than the block's greatest number.
+ * Counts how often the vector's greatest number can be halved until it would be smaller than the block's greatest
+ * number.
  * @param share quotient of these two numbers
  */
 function chooseExponent(share: number): number {

@@ -55,7 +55,7 @@ export function checkCertificate(files: CertificateFiles): CertificateFacts {
   };
 }
 
-/** A text that changes whenever one of the files is written or replaced; '' while one of them cannot be found. */
+/** Makes a text that changes whenever one of the files is written or replaced; '' while one of them cannot be found. */
 export function markFiles(files: CertificateFiles): string {
   try {
     return [files.cert, files.key]

@@ -30,7 +30,7 @@ export class ChangedIds<Id = string> {
   }
 
   /**
-   * The changes since a position, which must be a value that `end` has or had.
+   * Lists the changes since a position, which must be a value that `end` has or had.
    * @returns null if they are no longer known
    */
   since(position: number): readonly Id[] | null {

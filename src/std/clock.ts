@@ -14,7 +14,7 @@ export interface Clock {
 /** Reading both clocks takes less than this, unless the thread is interrupted in between. */
 const SAME_MOMENT_MS = 0.02;
 
-/** The value of `process.hrtime` when `performance.now` is 0. */
+/** Measures the value of `process.hrtime`, in milliseconds, when `performance.now` is 0. */
 function readOriginMs(): number {
   let origin = 0;
   let least = Number.POSITIVE_INFINITY;

@@ -47,7 +47,7 @@ export class DataKey {
   readonly #bytes: Uint8Array;
   readonly #naming = new Map<string, Buffer>();
 
-  /** @param bytes DATA_KEY_BYTES of them, random */
+  /** @param bytes DATA_KEY_BYTES random bytes */
   constructor(bytes: Uint8Array) {
     if (bytes.length !== DATA_KEY_BYTES) throw new RangeError(`a data key of ${bytes.length} bytes`);
     this.#bytes = bytes;
@@ -59,7 +59,7 @@ export class DataKey {
     return new Sealer(this.#derive(`seal ${purpose}`));
   }
 
-  /** A stable name for a text that does not reveal the text: 64 hex digits. */
+  /** Makes a stable name for a text that does not reveal the text: 64 hex digits. */
   nameOf(purpose: string, text: string): string {
     let key = this.#naming.get(purpose);
     if (key === undefined) {
@@ -153,7 +153,7 @@ export class Sealer {
     return createSecretKey(Buffer.from(hkdfSync('sha256', this.#key, salt, 'understudy 1', DATA_KEY_BYTES)));
   }
 
-  /** The nonce is the number in its last four bytes; the salt is part of the key. */
+  /** Makes the nonce of sealed bytes. Its last four bytes are the number; the salt is part of the key. */
   #nonceOf(sealed: Buffer): Buffer {
     sealed.copy(this.#nonce, 8, SALT_BYTES, HEAD_BYTES);
     return this.#nonce;

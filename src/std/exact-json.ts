@@ -71,7 +71,10 @@ export interface NumberBound {
   refuse: (offset: number) => never;
 }
 
-/** Start and end of each number, outside strings, that a double would print differently. */
+/**
+ * Finds each number outside strings that a double would print differently. Returns the start and the end of each, one
+ * after another.
+ */
 function findUnusualNumbers(text: string, bound?: NumberBound): number[] {
   const places: number[] = [];
   const { length } = text;
@@ -136,7 +139,7 @@ function isSpace(code: number): boolean {
 /** Shorter strings are scanned in JavaScript, because a call of `indexOf` takes longer. */
 const SHORT_STRING = 32;
 
-/** The position after the quote that ends the string; the end of the text without one. */
+/** Finds the position after the quote that ends the string; the end of the text without such a quote. */
 function endOfString(text: string, quote: number): number {
   const near = Math.min(quote + SHORT_STRING, text.length);
   let at = quote + 1;
@@ -198,21 +201,21 @@ export function isRawNumber(value: unknown): value is RawNumber {
   return json.isRawJSON?.(value) === true;
 }
 
-/** The number with this text, as `parseExact` would return it. */
+/** Makes the number with this text, as `parseExact` would return it. */
 export function exactNumber(text: string): number | RawNumber {
   const value = Number(text);
   return String(value) === text ? value : (json.rawJSON?.(text) ?? value);
 }
 
-/** The original digits of a number or raw number; null for any other value. */
+/** Returns the original digits of a number or raw number; null for any other value. */
 export function digitsOf(value: unknown): string | null {
   if (typeof value === 'number') return String(value);
   return isRawNumber(value) ? value.rawJSON : null;
 }
 
 /**
- * The number as a double, rounded if necessary; null for any other value. For arithmetic, never for comparing
- * identity.
+ * Converts a number or raw number to a double, rounded if necessary; null for any other value. For arithmetic, never
+ * for comparing identity.
  */
 export function roundedNumber(value: unknown): number | null {
   if (typeof value === 'number') return value;
@@ -220,7 +223,7 @@ export function roundedNumber(value: unknown): number | null {
 }
 
 /**
- * A canonical text for a number: `1.0`, `1` and `10e-1` give the same text, `…001` and `…002` never do.
+ * Writes a number as canonical text: `1.0`, `1` and `10e-1` give the same text, `…001` and `…002` never do.
  * @param text a JSON number
  */
 export function canonicalNumber(text: string): string {
@@ -234,9 +237,7 @@ export function canonicalNumber(text: string): string {
   return power === 0n ? `${sign}${digits}` : `${sign}${digits}e${power}`;
 }
 
-/**
- * The same as `String` for a number that is exact as a double, so that `1.0` is `1`; otherwise its canonical text.
- */
+/** Names a number: like `String` if it is exact as a double, so that `1.0` is `1`; otherwise by its canonical text. */
 export function numberName(text: string): string {
   const canonical = canonicalNumber(text);
   const rounded = String(Number(text));
@@ -244,7 +245,7 @@ export function numberName(text: string): string {
 }
 
 /**
- * A canonical text for a value: sorted keys, numbers by their digits, no white space.
+ * Writes a value as canonical text: sorted keys, numbers by their digits, no white space.
  * @param value the result of `parseExact`, not nested deeper than the stack allows
  */
 export function canonicalJson(value: unknown): string {

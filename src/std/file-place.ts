@@ -79,7 +79,8 @@ export function refuseWithoutRoom(path: string, bytes: number): void {
 }
 
 /**
- * Why a folder cannot be written now, without its name; null if it can. Asks the system, and writes nothing.
+ * Finds why a folder cannot be written now, in words without the folder's name; null if it can. Asks the system, and
+ * writes nothing.
  * @param folder of a database
  */
 export function findWriteFault(folder: string): string | null {
@@ -114,7 +115,7 @@ const FAILED_COPIES = new Map([
   ['Input/output error', 'EIO'],
 ]);
 
-/** The system's code for an error that LMDB reports; undefined if the error is not such an error. */
+/** Finds the system's code for an error that LMDB reports; undefined for any other error. */
 function readSystemCode(code: unknown, words: string): string | undefined {
   if (typeof code === 'number') return getSystemErrorMap().get(-code)?.[0];
   return code === undefined ? FAILED_COPIES.get(words) : undefined;
@@ -163,7 +164,7 @@ export function describeRefusal(thrown: unknown): string | null {
   }
 }
 
-/** The part of the path that exists but is not a folder; null if it is gone now. */
+/** Finds the part of the path that exists but is not a folder; null if there is none any more. */
 function findNoFolder(path: string): string | null {
   for (let at = resolve(path); ; at = dirname(at)) {
     try {
@@ -174,7 +175,7 @@ function findNoFolder(path: string): string | null {
   }
 }
 
-/** The topmost missing part of the path; null if everything exists now. */
+/** Finds the topmost missing part of the path; null if everything exists now. */
 function findMissing(path: string): string | null {
   let missing: string | null = null;
   for (let at = resolve(path); !existsSync(at) && dirname(at) !== at; at = dirname(at)) missing = at;

@@ -69,8 +69,8 @@ export const newUlid: () => string = createUlidSource();
 const lastAt = { ms: -1, random: new Uint8Array(RANDOM_CHARACTERS) };
 
 /**
- * A ULID for a given time, for records that contain their creation time and are listed by id: both then have the same
- * order. If successive calls in a thread have the same time, each id is greater than the previous one.
+ * Makes a ULID for a given time, for records that contain their creation time and are listed by id: the ids then have
+ * the order of the times. If successive calls in a thread have the same time, each id is greater than the previous one.
  */
 export function ulidAt(ms: number): string {
   const { random } = lastAt;

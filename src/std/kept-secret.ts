@@ -46,8 +46,8 @@ function checksumOf(secret: string): string {
 }
 
 /**
- * The file is written under another name and then linked. So if two processes start at once, one creates it and both
- * read it.
+ * Creates the file with a new secret, and returns the secret in the file. The file is written under another name and
+ * then linked. So if two processes start at once, one creates it and both read it.
  */
 function makeSecret(file: string, loss: string): string {
   const draft = `${file}.${randomBytes(6).toString('hex')}`;

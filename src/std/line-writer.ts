@@ -17,7 +17,7 @@ export const STDERR = 2;
 export class LineWriter {
   readonly #descriptor: number;
   #lost = 0;
-  /** The last line was written partially. */
+  /** Whether the last line was written only partially. */
   #isCut = false;
 
   constructor(descriptor: number) {

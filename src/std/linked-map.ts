@@ -25,12 +25,12 @@ export class LinkedMap<K, V> {
     return this.#oldest?.value;
   }
 
-  /** The value of a key. Does not count as use. */
+  /** Returns the value of a key, undefined without one. Does not count as use. */
   peek(key: K): V | undefined {
     return this.#entries.get(key)?.value;
   }
 
-  /** The value of a key. Counts as use. */
+  /** Returns the value of a key, undefined without one. Counts as use. */
   get(key: K): V | undefined {
     const entry = this.#entries.get(key);
     if (entry === undefined) return undefined;

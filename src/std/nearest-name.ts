@@ -3,7 +3,10 @@
 /** Longer names are not compared: the work is the product of the lengths. */
 const TYPED_CHARACTERS = 100;
 
-/** @returns the closest name within two edits, if the edits leave part of it; otherwise null */
+/**
+ * Finds the name that is closest to the typed one.
+ * @returns the closest name within two edits, if the edits leave part of it; otherwise null
+ */
 export function findNearestName(typed: string, names: readonly string[]): string | null {
   if (typed.length > TYPED_CHARACTERS) return null;
   const nearest = names

@@ -5,7 +5,10 @@ import { isIPv4 } from 'node:net';
 
 const MAPPED_IPV4 = /^::ffff:(?=\d+\.)/i;
 
-/** An IPv4 address, or the first half of an IPv6 one, because one host may own all of it. */
+/**
+ * Names the network of an address: an IPv4 address itself, or the first half of an IPv6 address, because one host may
+ * own all of that half's addresses.
+ */
 export function networkOf(address: string): string {
   const mapped = address.replace(MAPPED_IPV4, '');
   if (isIPv4(mapped)) return mapped;

@@ -70,8 +70,8 @@ export class OwnThread {
 }
 
 /**
- * In the thread: runs its task. The starter ends the thread when the task has settled. In a thread that OwnThread did
- * not start, such as that of a test that imports the entry, it does nothing.
+ * Runs the task of the thread that calls it. The starter ends the thread when the task has settled. In a thread that
+ * OwnThread did not start, such as that of a test that imports the entry, it does nothing.
  */
 export function runOwnThread<T>(run: (task: T) => Promise<void>): void {
   const { own_thread_task: task } = (workerData ?? {}) as Partial<Assignment>;

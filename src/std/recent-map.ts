@@ -53,7 +53,7 @@ export class RecentMap<K, V> {
     this.#old.delete(key);
   }
 
-  /** The keys of all entries. Entries whose keys were returned may be deleted meanwhile. */
+  /** Yields the keys of all entries. Entries whose keys were returned may be deleted meanwhile. */
   *keys(): Generator<K> {
     yield* this.#old.keys();
     yield* this.#young.keys();

@@ -47,12 +47,12 @@ export class RingQueue<T> {
     return item;
   }
 
-  /** The oldest item, which stays in the queue; undefined if the queue is empty. */
+  /** Returns the oldest item, which stays in the queue; undefined if the queue is empty. */
   peek(): T | undefined {
     return this.#size === 0 ? undefined : this.#slots[this.#head];
   }
 
-  /** All items, oldest first, as a new array; the queue is unchanged. */
+  /** Copies all items to a new array, oldest first; the queue is unchanged. */
   toArray(): T[] {
     const items: T[] = [];
     for (let i = 0; i < this.#size; i++)

@@ -49,7 +49,7 @@ export class SlotTable<T> {
     return item;
   }
 
-  /** The present items, in any order; an item may be removed when it is reached. */
+  /** Yields the present items, in any order. An item may be removed when it is reached. */
   *entries(): Generator<[number: number, item: T]> {
     for (let place = 0; place < this.#items.length; place++) {
       const number = this.#numbers[place]!;

@@ -96,7 +96,11 @@ export function decompressFrames(
   return { bytes: parts.length === 1 ? parts[0]! : Buffer.concat(parts, size), end };
 }
 
-/** @returns null for a damaged frame */
+/**
+ * Decodes one frame.
+ * @returns null for a damaged frame
+ * @throws zlib's ERR_BUFFER_TOO_LARGE if the output exceeds `maxOutputLength`
+ */
 function decodeFrame(frame: Uint8Array, options: ZstdOptions): Buffer | null {
   try {
     return decompressZstd(frame, options);
@@ -117,7 +121,7 @@ interface Frame {
   has_data: boolean;
 }
 
-/** The frame that begins at `at`; null if no complete frame does. */
+/** Reads where the frame that begins at `at` ends; null if no complete frame begins there. */
 function readFrame(bytes: Uint8Array, at: number): Frame | null {
   if (at + 5 > bytes.length) return null;
   const magic = readNumber(bytes, at, 4);
