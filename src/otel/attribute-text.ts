@@ -10,7 +10,7 @@ import type { Attributes, AttributeValue } from './records.ts';
 /** Values that instrumentations send instead of content. */
 const PLACEHOLDER = /^(?:<redacted>|\[redacted\]|__redacted__|redacted)$/i;
 
-/** A value as the text of a step: a text unchanged, any other value as JSON; '' when absent. */
+/** Converts a value to the text of a step: a text stays unchanged, any other value becomes JSON; '' when absent. */
 export function textOf(value: AttributeValue | undefined): string {
   if (value === undefined || value === null) return '';
   if (typeof value === 'string') return value.toWellFormed();
@@ -22,14 +22,14 @@ export function textOf(value: AttributeValue | undefined): string {
   }
 }
 
-/** The text of the first attribute with a text; '' if no attribute has a text. */
+/** Finds the text of the first attribute with a text; '' if no attribute has a text. */
 export function firstText(attributes: Attributes, names: readonly string[]): string {
   return firstKnown(attributes, names) ?? '';
 }
 
 /**
- * The text of the first attribute with a text. If no attribute has a text: '' if one of them is empty, and null if all
- * are unknown.
+ * Finds the text of the first attribute with a text. If no attribute has a text: '' if one of them is empty, and null
+ * if all are unknown.
  */
 export function firstKnown(attributes: Attributes, names: readonly string[]): string | null {
   let known: string | null = null;
@@ -68,7 +68,7 @@ function partText(part: unknown): string | null {
   return type === 'text' && typeof content === 'string' ? content : null;
 }
 
-/** The texts of a message's content: a text, or the text parts of a list. */
+/** Reads the texts of a message's content: a text, or the text parts of a list; '' for other content. */
 export function spokenText(content: unknown): string {
   const value =
     typeof content === 'string' && content.startsWith('[') ? (parseJson(content) ?? content) : content;

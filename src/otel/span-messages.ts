@@ -15,7 +15,7 @@ export interface SpanMessage {
 export const INPUT_MESSAGES = 'gen_ai.input.messages';
 export const OUTPUT_MESSAGES = 'gen_ai.output.messages';
 
-/** The messages in an attribute of the span, or in the same attribute of its events. */
+/** Reads the messages in an attribute of the span, or in the same attribute of its events. */
 export function messagesOf({ attributes, events }: OtlpSpan, name: string): SpanMessage[] {
   const own = readMessages(attributes.get(name));
   return own.length > 0 ? own : events.flatMap((event) => readMessages(event.attributes.get(name)));
@@ -35,7 +35,7 @@ function readMessages(value: AttributeValue | undefined): SpanMessage[] {
   });
 }
 
-/** The texts of a message. */
+/** Joins the texts of a message; '' without one. */
 export function textsOf({ parts }: SpanMessage): string {
   return parts
     .flatMap((part) => (part.type === 'text' ? [textOf(part.content ?? part.text)] : []))
@@ -43,7 +43,7 @@ export function textsOf({ parts }: SpanMessage): string {
     .join('\n');
 }
 
-/** The user's first prompt to a model; '' if absent. A tool's result does not count as a prompt. */
+/** Finds the user's first prompt to a model; '' if absent. A tool's result does not count as a prompt. */
 export function promptOf(span: OtlpSpan): string {
   const plain = knownText(span.attributes.get('user_prompt')) ?? '';
   if (plain !== '') return plain;
@@ -98,7 +98,7 @@ function promptOfNumbered(attributes: Attributes): string {
   return '';
 }
 
-/** The texts of the numbered parts of a message. */
+/** Joins the texts of the numbered parts of a message; '' without one. */
 function textOfContents(attributes: Attributes, message: string): string {
   const texts: string[] = [];
   for (let at = 0; ; at++) {

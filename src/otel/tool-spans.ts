@@ -28,7 +28,7 @@ const TOOL_NAMES = [
   'langsmith.trace.name',
 ];
 
-/** The tool's name, from an attribute or from the span's name. */
+/** Finds the tool's name, in an attribute or in the span's name. */
 export function toolNameOf({ name, attributes }: OtlpSpan): string {
   return firstText(attributes, TOOL_NAMES) || name.replace(/^execute_tool /, '');
 }
@@ -42,7 +42,7 @@ const CALL_IDS = [
   'tool_call.id',
 ];
 
-/** The model's id for the call; '' if absent. */
+/** Finds the model's id for the call; '' if absent. */
 export function callIdOf(attributes: Attributes): string {
   return firstText(attributes, CALL_IDS);
 }
@@ -64,7 +64,7 @@ const OUTPUTS = [
   'gen_ai.completion',
 ];
 
-/** The tool's input; null when unknown. */
+/** Finds the tool's input; null when unknown. */
 export function toolInputOf(span: OtlpSpan): string | null {
   const { attributes, events } = span;
   const input = firstKnown(attributes, INPUTS) ?? fileOf(span);
@@ -83,13 +83,16 @@ export function toolInputOf(span: OtlpSpan): string | null {
   return null;
 }
 
-/** The input of Claude Code's file tools: only the file's name, because written content is not sent. */
+/**
+ * Finds the input of Claude Code's tools that read files: only the file's name, because the contents of files are not
+ * sent. null for other tools.
+ */
 function fileOf(span: OtlpSpan): string | null {
   const file = knownText(span.attributes.get('file_path'));
   return file !== null && /read|view|open/i.test(toolNameOf(span)) ? file : null;
 }
 
-/** The tool's output; null when unknown. */
+/** Finds the tool's output; null when unknown. */
 export function toolOutputOf(span: OtlpSpan): string | null {
   const output = firstKnown(span.attributes, OUTPUTS);
   if (output !== null && output !== '') return output;
@@ -149,7 +152,10 @@ function hasFailed({ is_error, attributes }: OtlpSpan): boolean {
   );
 }
 
-/** The reason of a failure. The class of an error (`error.type`) is not a reason, because errors of a class differ. */
+/**
+ * Finds the reason of a failure; null if it is unknown. The class of an error (`error.type`) is not a reason, because
+ * errors of a class differ.
+ */
 function reasonOf({ attributes, events, status_message }: OtlpSpan): string | null {
   const thrown = events.find(({ name }) => name === 'exception')?.attributes;
   return (

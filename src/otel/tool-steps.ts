@@ -314,7 +314,7 @@ function readEventName({ event_name, body, origin }: OtlpLog): { agent: string; 
   return origin.scope.startsWith(CLAUDE_CODE_SCOPE) ? { agent: 'claude-code', name: event_name } : null;
 }
 
-/** The model's texts beside its tool calls, by the id of the request to the provider. */
+/** Finds the model's texts beside its tool calls, by the id of the request to the provider. */
 function findThoughts(logs: readonly OtlpLog[]): Map<string, string> {
   const thoughts = new Map<string, string>();
   for (const log of logs) {

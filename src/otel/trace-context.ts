@@ -45,7 +45,7 @@ export function readTraceParent(
   };
 }
 
-/** A trace id derived from a name. An id of zeros, which is invalid, is too improbable to occur. */
+/** Derives a trace id from a name. An id of zeros, which is invalid, is too improbable to occur. */
 export function traceIdOf(name: string): string {
   return hash('sha256', `trace\n${name}`).slice(0, 32);
 }

@@ -258,7 +258,7 @@ function callsIn(blocks: readonly TurnBlock[]): Call[] {
 }
 
 /**
- * The results in a request for the calls of the last answer, each with its call. The ids in the answer show which
+ * Finds the results in a request for the calls of the last answer, each with its call. The ids in the answer show which
  * results are new: in some wire formats each call is a separate message, and some clients send each result directly
  * after its call.
  * @param asked ids of the last answer's calls; null: the answer was not read, and the last answer in the request is
@@ -325,7 +325,9 @@ function errorOf({ status, aborted, end_cause }: ExchangeRecord, turn: NormalTur
   return turn !== null && turn.answer.error !== null ? 'provider_error' : null;
 }
 
-/** The number of input tokens as the conventions count them, including cache reads and writes. */
+/**
+ * Sums the input tokens as the conventions count them, including cache reads and writes; null if the input is unknown.
+ */
 function sumInput(usage: {
   input_tokens: number | null;
   cache_read_tokens: number | null;
