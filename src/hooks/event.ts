@@ -105,7 +105,10 @@ function readStep(
   return { kind: 'step', run, key, step, unknown, tellable: true, event_name };
 }
 
-/** The key contains more than the call's id, because ids may restart in each turn or be the same for all calls. */
+/**
+ * Makes the key of an event from its parts. These are more than the call's id, because ids may restart in each turn or
+ * be the same for all calls.
+ */
 function keyOf(parts: readonly unknown[]): string {
   return hash('sha256', JSON.stringify(parts), 'base64url').slice(0, KEY_UNITS);
 }

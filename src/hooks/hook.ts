@@ -71,7 +71,9 @@ async function takeEvent(event: HookEvent, flags: HookFlags, deadline_ms: number
   });
 }
 
-/** Both clients insert the text before the model's next turn. */
+/**
+ * Writes the answer of the hook with the text for the agent. Both clients insert the text before the model's next turn.
+ */
 function tellAgent(hookEventName: string, additionalContext: string): Promise<void> {
   const output = JSON.stringify({ hookSpecificOutput: { hookEventName, additionalContext } });
   return new Promise((resolve) => process.stdout.write(`${output}\n`, () => resolve()));

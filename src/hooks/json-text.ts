@@ -57,7 +57,10 @@ function skip(pattern: RegExp, text: string, at: number): number {
   return pattern.lastIndex === 0 ? at : pattern.lastIndex;
 }
 
-/** The member with that key. Of several members with the same key, the last one, which parsers use. */
+/**
+ * Finds the member with this key; undefined without one. Of several members with the same key, the last one counts, as
+ * for parsers.
+ */
 export function findMember(node: JsonNode, key: string): JsonMember | undefined {
   return node.members.findLast((member) => member.key === key);
 }

@@ -20,7 +20,7 @@ const SAME_EVENT_MS = 2_000;
 /** Time for which an unreachable service is not called, so that not every hook of a session waits for it. */
 const OUTAGE_MS = 30_000;
 
-/** The folder of the files, accessible to this user only. */
+/** Returns the folder of the files, which only this user can access. */
 function journalFolder(): string {
   return join(homedir(), '.local', 'state', 'understudy', 'hooks');
 }

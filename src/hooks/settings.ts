@@ -145,7 +145,7 @@ function asObject(value: unknown, what: string): Json {
   throw new SettingsFault(`${what} is not an object`);
 }
 
-/** The file's indentation; two spaces if it cannot be determined. */
+/** Finds the file's indentation; two spaces if it cannot be determined. */
 function findIndent(text: string): string {
   return /^\s*\{\r?\n([ \t]+)"/.exec(text)?.[1] ?? '  ';
 }
