@@ -1,6 +1,6 @@
 /**
- * The records of the control plane as they are stored (contract document 1, Resources). The API's objects are views of these
- * records. Times are RFC 3339 in UTC with milliseconds; ids carry their prefix. Any thread.
+ * The records of the control plane as they are stored (contract document 1, Resources). The API's objects are views of
+ * these records. Times are RFC 3339 in UTC with milliseconds; ids include their prefix. Any thread.
  */
 import type { Role } from './role.ts';
 

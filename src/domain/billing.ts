@@ -321,8 +321,8 @@ function readStatus(status: unknown): StoredStatus {
 }
 
 /**
- * The plan of a price's `lookup_key`, which is a plan's name or `<plan>_…` (contract document 4, "Billing"); if both `pro` and
- * `pro_plus` fit, the longer one counts.
+ * Finds the plan of a price's `lookup_key`, which is a plan's name or `<plan>_…` (contract document 4, "Billing"); null
+ * if no plan fits. If both `pro` and `pro_plus` fit, the longer one counts.
  */
 export function planOfLookupKey(key: string, plans: readonly string[]): string | null {
   const fitting = plans.filter((plan) => key === plan || key.startsWith(`${plan}_`));

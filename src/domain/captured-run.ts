@@ -52,8 +52,8 @@ export type CaptureQuestion =
   | { name: 'body'; id: number; side: 'request' | 'response' };
 
 /**
- * `json`: the body of the answer, which is sent unchanged. `bytes`: a stored body. `missing`: the id is
- * unknown. `refused`: it cannot be read now, with the reason for the operator. `unfit`: the request cannot be
+ * `json`: the body of the answer, which is sent unchanged. `bytes`: a stored body. `missing`: the id is unknown.
+ * `refused`: the captures cannot be read now, with the reason for the operator. `unfit`: the request cannot be
  * answered, with the reason for the user.
  */
 export type CaptureAnswer =

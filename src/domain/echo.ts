@@ -100,7 +100,7 @@ export class EchoCheck {
     const { messages } = request;
     const difference = this.#check({ id, wire }, messages);
     if (!is_answered || problem !== '' || messages.length === 0) return difference;
-    // A request may contain the beginning of the answer; the echo then contains both.
+    // A request may end with the beginning of the answer. The echo then contains this beginning and the answer.
     const before = messages.findLastIndex(({ role }) => role !== 'assistant') + 1;
     const begun = messages.slice(before).flatMap(({ content }) => content);
     const said = readSaid([...begun, ...answer.content]);

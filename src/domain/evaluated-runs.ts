@@ -7,8 +7,8 @@
 import type { InterventionLevel } from './monitors/intervention.ts';
 
 /**
- * Evaluations of posted steps that an organization's usage meter remembers, so that each text is handed out once.
- * Entries are forgotten in parts, the oldest part first. An entry takes about 60 bytes.
+ * Bounds of the entries about evaluations that an organization's usage meter remembers: at most `entries`, in `parts`
+ * of equal size. The oldest part is forgotten as a whole. An entry takes about 60 bytes.
  */
 export const EVALUATED_RUNS = { entries: 4_096, parts: 32 } as const;
 

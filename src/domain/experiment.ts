@@ -3,22 +3,22 @@
  * whether the split between the arms is the intended one (sample ratio mismatch). Runs are added one by one,
  * in any order; memory grows with the number of assignment units, not of runs. Pure; server threads.
  *
- * Methods. A run is finished or not, and a finished one succeeded or not; rates are over finished runs.
- * - A rate's interval is Wilson's score interval (JASA 22, 1927), the difference's is Newcombe's hybrid of the two
- *   (Statistics in Medicine 17, 1998, method 10), the p-value that of the pooled two-sided z test (R: prop.test without
- *   continuity correction).
- * - The runs of one assignment unit (a user, a repository) are not independent. So n is divided by the design
- *   effect, the ratio of the variance by the delta method over units (Deng, Knoblich, Lu, KDD 2018) to the
- *   binomial one, never below 1 (Wilson with an effective sample size: Dean and Pagano, JSSAM 3, 2015).
+ * Methods. A rate is the share of the finished runs that succeeded.
+ * - The interval of a rate is Wilson's score interval (JASA 22, 1927). The interval of the difference of two rates is
+ *   Newcombe's hybrid of their intervals (Statistics in Medicine 17, 1998, method 10). The p-value is that of the pooled
+ *   two-sided z test (R: prop.test without continuity correction).
+ * - The runs of one assignment unit (a user, a repository) are not independent. So n is divided by the design effect:
+ *   the variance by the delta method over units (Deng, Knoblich, Lu, KDD 2018), divided by the binomial variance. It is
+ *   at least 1 (Wilson with an effective sample size: Dean and Pagano, JSSAM 3, 2015).
  * - The always-valid interval is valid at all times simultaneously, however often it is looked at and
  *   whenever the experiment is stopped. It is the normal-mixture confidence sequence (Johari, Pekelis, Walsh,
  *   arXiv:1512.04922; Waudby-Smith and others, Annals of Statistics 52, 2024), which is asymptotic, with
  *   variances smoothed by one success and one failure per arm.
  * - SRM is Pearson's chi-square on units, one degree of freedom.
  *
- * A unit with runs in both arms changed its arm after its assignment. The report counts and names such units. For the
- * effect and SRM, each counts in its first arm. For the effect, only its runs in that arm count, because the first arm
- * may have influenced later runs. In the figures of each arm, all its runs count.
+ * A unit with runs in both arms (a mixed unit) changed its arm after its assignment. The report counts and names mixed
+ * units. For the effect and SRM, a mixed unit counts in its first arm. For the effect, only its runs in that arm count,
+ * because the first arm may have influenced later runs. In the figures of each arm, all runs count.
  */
 
 import {

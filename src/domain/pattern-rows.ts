@@ -80,9 +80,9 @@ export function readPattern(key: Key, row: PatternRow): Pattern {
 const VECTOR_HEAD_BYTES = 4;
 
 /**
- * Encodes a vector: a 32-bit float, then one byte per block of numbers, then a 9-bit integer per number, least bits
- * first. To decode a number, take its integer, halve it as often as the byte of its block says, and divide it by
- * the float. The float is chosen so that the product of the packed and the original vector is exact.
+ * Encodes a vector: the factor as a 32-bit float, then one byte for each block of numbers, then a 9-bit integer for
+ * each number, least bits first. To decode a number, take its integer, halve it as often as the byte of its block says,
+ * and divide it by the factor. The factor is chosen so that the product of the packed and the original vector is exact.
  */
 export function encodeVector(vector: Float32Array): Buffer {
   const bytes = Buffer.alloc(packedBytes(vector.length));

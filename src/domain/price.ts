@@ -203,7 +203,7 @@ function ratesFor(price: TierPrice, input_tokens: number): Rates {
 }
 
 /**
- * Cost of one answer in dollars; null if the tokens are unknown.
+ * Computes the cost of one answer in dollars; null if the tokens are unknown.
  * @param usage the input excludes cached tokens
  * @param price at the usage's tier
  */

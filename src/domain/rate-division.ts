@@ -1,8 +1,8 @@
 /**
- * How boxes divide one key's rate among them: each gets a part in proportion to the requests that arrive there. The
- * rules are such that the parts never add up to more than the whole, in whatever order boxes act, and without clocks: a
- * box stops using a part before it writes that the part is free, and writes that it takes a part before it uses it.
- * Pure; any thread.
+ * How boxes divide one key's rate among them: each box gets a part in proportion to the requests that arrive at it. The
+ * parts never add up to more than the whole, in whatever order boxes act, and without clocks. For this, a box stops
+ * using a part before it writes that the part is free, and writes that it takes a part before it uses it. Pure; any
+ * thread.
  */
 
 /** One box's entry about a key's rate. */

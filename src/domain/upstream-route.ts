@@ -37,7 +37,7 @@ export function listRouteSecrets(routes: readonly UpstreamRoute[]): string[] {
   const long = headers.filter(
     ([name, value]) => value.length >= SECRET_CHARACTERS_MIN && !PUBLIC_HEADERS.has(name),
   );
-  // Each header separately, because the function takes a bounded number of credentials from its input.
+  // Collects from each header separately, because `collectCredentials` returns a bounded number of credentials.
   const credentials = headers.flatMap((header) => collectCredentials(header, ''));
   return [...new Set([...credentials, ...long.map(([, value]) => value)])];
 }

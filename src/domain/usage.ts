@@ -10,8 +10,8 @@ export const USAGE_DAYS_MAX = 365;
 export const USAGE = 'usage';
 
 /**
- * Table of all interventions ever, beside {@link USAGE}: one row for [org], one for [org, project]. A total is then one
- * look-up, however many days there are.
+ * Table with the numbers of all interventions ever, in addition to {@link USAGE}: one row for [org], one for [org,
+ * project]. So a total is one look-up, however many days there are.
  */
 export const INTERVENTION_TOTALS = 'intervention_totals';
 

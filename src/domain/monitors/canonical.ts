@@ -12,8 +12,8 @@ const PARSED_CHARACTERS = 32_768;
 /** Values nested deeper than this count as equal; the arguments of real calls are not nested that deep. */
 const CANONICAL_DEPTH = 24;
 /**
- * Of a text that is more than three times as long, about this many characters are hashed at its beginning, at its end,
- * and as samples between them.
+ * If a text is more than three times as long as this, only parts of it are hashed: about this many characters of its
+ * beginning, of its end, and of samples between them.
  */
 const SAMPLED_CHARACTERS = 8_192;
 

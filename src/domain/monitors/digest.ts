@@ -250,7 +250,7 @@ function flagStep(
   if (mayPend && (inSigns & TRIGGER.pending) !== 0 && PENDING.test(signs)) flags |= FLAG.pending;
   if ((inSigns & TRIGGER.partial) !== 0 && PARTIAL.test(signs)) flags |= FLAG.partial;
   if ((inOwn & TRIGGER.claiming) !== 0 && claims(CLAIMING, HEDGING, own)) flags |= FLAG.claims_success;
-  // The text is examined only if the step might make a claim, because this runs at every step.
+  // The text is examined only if the step might make a claim, because this function runs at every step.
   const tells =
     (flags & (FLAG.speaks | FLAG.final)) !== 0 || (step.action === '' && step.action_input === '');
   if (tells && claims(CHANGED, DOUBTING, own)) flags |= FLAG.claims_change;

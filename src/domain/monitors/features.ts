@@ -1,9 +1,7 @@
 /**
- * The layout of a step's features: numbers at fixed places in one byte array, so that digests are journaled
- * and steps stored without an object for each number. Little-endian through typed arrays, like all supported
- * machines.
- *
- * Pure; any thread.
+ * The layout of a step's features: numbers at fixed places in one byte array. So digests are journaled, and steps
+ * stored, without an object for each number. The numbers are little-endian, as typed arrays write them on all supported
+ * machines. Pure; any thread.
  */
 
 import { SKETCH_DIMENSIONS } from './words.ts';
@@ -103,8 +101,9 @@ export const FLAG = {
 /** One step in a run's memory: views on SLOT_BYTES of a buffer. */
 export class StepSlot {
   /**
-   * [call, outcome, failure, thought, step_index, flags, counts, action, step_index above 32 bits]; `counts`: input
-   * words | head words << 8.
+   * By index: 0 call, 1 outcome, 2 failure, 3 thought, 4 and 8 the lower 32 bits and the other bits of step_index, 5
+   * flags, 6 the number of input words in the lowest eight bits and the number of head words in the next eight, 7
+   * action.
    */
   readonly numbers: Uint32Array;
   readonly words: Uint16Array;

@@ -1,7 +1,7 @@
 /**
  * Measures the texts of a step: words, sketches and sums, and which patterns may match. If the addon was compiled, one
- * call of the addon does this. The fallback in this file leads to the same digests and documents the measuring, except
- * for the triggers: it rules out no pattern. Pure; any thread.
+ * call of the addon does this. The fallback in this file leads to the same digests, and documents how texts are
+ * measured. It does not search for triggers, so every pattern may match. Pure; any thread.
  */
 import { loadTextAddon, type TextEngine } from '../../../native/text-engine.ts';
 import { hashLoosely, mayChange } from './canonical.ts';

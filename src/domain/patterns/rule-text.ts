@@ -281,7 +281,7 @@ function judgePath(word: string, place: Place): string | null {
   if (known !== undefined) return known;
   if (/^(?:application|text|image|audio|video|multipart)\/[\w.+-]+$/.test(word)) return null;
   const parts = word.split(/[/\\]+/).filter(Boolean);
-  // A package with its scope, "and/or", "TCP/IP", `src/`.
+  // A package with its scope stays, and so do "and/or", "TCP/IP" and `src/`.
   if (/^@[a-z-]+\/[a-z.-]+$/.test(word)) return null;
   const isWords = parts.length <= 2 && parts.every((part) => /^[\p{L}-]+$/u.test(part) && isCommon(part));
   if (isWords && !/^[/\\]/.test(word) && !place.lead.includes('.')) return null;
@@ -307,7 +307,7 @@ function judgeMixed(word: string, { run }: Place): string | null {
   const known = run.find(word);
   if (known !== undefined) return known;
   if (TERM_WITH_DIGITS.test(word)) return null;
-  // `address1`, `step_2`: one digit at the end of a common word.
+  // One digit at the end of a common word, as in `address1` or `step_2`, does not make an id.
   const [, stem] = /^([a-z_-]{2,})\d$/.exec(word) ?? [];
   if (stem?.split(/[_-]+/).filter(Boolean).every(isCommon)) return null;
   if (/^[a-z]+(?:-[a-z]+)*[=<>~^@]/.test(word)) return null;

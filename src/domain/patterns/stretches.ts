@@ -226,8 +226,8 @@ class StretchFinder {
   }
 
   /**
-   * Number of shared words of two inputs, divided by the number of words of the shorter one; 1 if one of them has no
-   * words. 0 after COMPARISONS calls.
+   * Computes the share of the shorter input's words that the other input contains; 1 if one of them has no words, and 0
+   * after COMPARISONS calls.
    */
   #share(a: number, b: number): number {
     if (--this.#comparisons < 0) return 0;
