@@ -147,8 +147,8 @@ function inflate(
 }
 
 /**
- * Checks the result of `node:zlib` with `info`, which does not report bytes after the stream. `node:zlib` reads gzip
- * with several members completely.
+ * Checks whether bytes follow the compressed stream, which `node:zlib` does not report: `info` shows how many bytes it
+ * has read. `node:zlib` reads gzip with several members completely.
  */
 function judgeInflated(
   given: unknown,

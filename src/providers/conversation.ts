@@ -173,7 +173,8 @@ function addMessages(
     }
     at += 1;
     if (at > 1) continue;
-    // The first message decides which conversations may be the same. The last answer is also hashed separately.
+    // The first message decides which conversations may be the same. The messages from the last answer on are always
+    // hashed, because that answer is also hashed alone.
     key = `${prefixes.at(-1)}${state.withIds}`;
     resumed = remembered.find(key, messages, from < 0 ? messages.length : from);
     if (resumed === null) continue;

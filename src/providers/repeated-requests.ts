@@ -121,7 +121,7 @@ function keepsPlace(name: string): boolean {
 
 /**
  * Reads what a body adds to an earlier one.
- * @param repeated number of bytes that both have in common at the beginning
+ * @param repeated number of bytes with which both bodies begin
  * @returns null if the body must be read as a whole
  */
 function resume(

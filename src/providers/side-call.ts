@@ -1,7 +1,7 @@
 /**
  * Recognises side calls, which a coding agent makes in addition to its work: a title for the session, a summary of the
- * conversation, a check whether a command is safe. The request's wording decides, because few clients mark such calls.
- * Pure; runs where stored copies are read.
+ * conversation, a check whether a command is safe. The request's wording decides, because few clients mark their side
+ * calls. Pure; runs where stored copies are read.
  */
 import type { SideKind } from '../domain/child-kind.ts';
 import type { NormalRequest } from '../domain/turn.ts';

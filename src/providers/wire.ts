@@ -50,8 +50,8 @@ interface WirePaths {
   /** `bedrock`: plain words, which count only under Bedrock's own route and under prefixes of GW_ROUTES. */
   routes: 'all' | 'bedrock';
   /**
-   * `turn` if a POST to this path is a turn, `other` if it is not but is read for its model and usage, otherwise null.
-   * Called on server threads for each request, so it allocates nothing and uses no regex.
+   * `turn` if a POST to this path is a turn; `other` if it is not a turn, but is read for its model and usage;
+   * otherwise null. Called on server threads for each request, so it allocates nothing and uses no regex.
    * @param path raw, without the route's prefix and without the query
    */
   tell(path: string): 'turn' | 'other' | null;

@@ -73,8 +73,8 @@ export function readBlock(block: JsonObject, reading: NormalReading, depth = 0):
   if (block.cachePoint !== undefined)
     return { type: 'cache_point', ttl: asText(asObject(block.cachePoint).ttl) };
   const call = asObject(block.toolUse);
-  // The provider itself runs calls of type `server_tool_use` and writes their results, which have a `type`. Both are read
-  // as blocks of type `other`.
+  // The provider itself runs calls of type `server_tool_use` and writes their results, which have a `type`. These calls
+  // and results are read as blocks of type `other`.
   if (block.toolUse !== undefined && call.type !== 'server_tool_use')
     return callBlock(call.toolUseId, call.name, call.input ?? {});
   const result = asObject(block.toolResult);

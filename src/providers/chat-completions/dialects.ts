@@ -170,9 +170,9 @@ export function streamErrorOf(chunk: JsonObject): string | null {
 }
 
 /**
- * Merges the counts of a body, a chunk or a choice into the usage so far. Streams send them once or, cumulative, with
- * every chunk. `input_tokens` then includes the caches and `output_tokens` the reasoning, whatever the server's
- * convention.
+ * Merges the counts of a body, a chunk or a choice into the usage so far. A stream sends the counts once, or cumulative
+ * counts with every chunk. In the result, `input_tokens` includes the caches and `output_tokens` the reasoning,
+ * whatever the server's convention.
  */
 export function readChatUsage(holder: JsonObject, usage: TokenUsage): void {
   for (const row of USAGE_PLACES) {
@@ -182,7 +182,7 @@ export function readChatUsage(holder: JsonObject, usage: TokenUsage): void {
 }
 
 function takeUsage(counts: JsonObject, usage: TokenUsage): void {
-  // Some proxies use the names of the responses API here.
+  // Some proxies use the names of the responses API in `usage`.
   const prompt = asCount(counts.prompt_tokens) ?? asCount(counts.input_tokens);
   const completion = asCount(counts.completion_tokens) ?? asCount(counts.output_tokens);
   const total = asCount(counts.total_tokens);

@@ -143,13 +143,13 @@ function readPart(part: JsonObject, reading: NormalReading): TurnBlock {
       return { type: 'text', text: asText(part.text) ?? '' };
     case 'refusal':
       return { type: 'refusal', text: asText(part.refusal) ?? '' };
-    // Mistral's reasoning models send a list of texts, others a text.
+    // Mistral's reasoning models send a list of texts, other models a text.
     case 'thinking':
     case 'reasoning':
       return readThinkingPart(part, reading);
     case 'image_url':
     case 'input_image': {
-      // Mistral and others send only the address.
+      // Mistral and others send the address itself instead of an object that contains it.
       const url = asText(part.image_url) ?? asText(asObject(part.image_url).url);
       return mediaFromUrl('image', url ?? '', null);
     }

@@ -73,7 +73,7 @@ export class StreamedCalls {
     const { tool_calls: calls, function_call: call } = delta;
     const pieces = Array.isArray(calls) ? this.#reading.take(calls) : asArray(calls ? [calls] : null);
     for (const piece of pieces) this.#addPiece(readPiece(asObject(piece)));
-    // The older form has one call.
+    // `function_call`, the older form, has one call.
     if (typeof call === 'object' && call !== null) this.#addPiece(readPiece({ index: 0, function: call }));
   }
 

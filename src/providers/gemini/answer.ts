@@ -56,7 +56,7 @@ export class GeminiAnswerReader implements AnswerReader {
     answer.stop_word ??= asText(pick(blocked, 'blockReason', 'block_reason'));
     const counts = asObject(pick(body, 'usageMetadata', 'usage_metadata'));
     readUsage(counts, answer.usage);
-    // The Gemini API has the first field, Vertex AI the second one.
+    // The Gemini API has `serviceTier`, Vertex AI has `trafficType`.
     const tier = pick(counts, 'serviceTier', 'service_tier') ?? pick(counts, 'trafficType', 'traffic_type');
     this.#tier = asText(tier) ?? this.#tier;
   }

@@ -204,7 +204,7 @@ function readUsage(value: unknown, usage: TokenUsage): void {
       const count = asCount(read(asObject(round)));
       if (count !== null) sum = (sum ?? 0) + count;
     }
-    // If the list omits this count, the top-level count is used.
+    // If the iterations omit this count, or add up to less, the top-level count is used.
     const top = asCount(read(from));
     if (sum === null || (top !== null && top > sum)) sum = top;
     (usage as unknown as Record<string, number | null>)[name] = laterCount(sum, usage[name] as number | null);

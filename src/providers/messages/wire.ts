@@ -30,7 +30,7 @@ export const messages: Wire<'messages'> = {
     refusal: 'refusal',
     pause_turn: 'pause_turn',
     model_context_window_exceeded: 'max_tokens',
-    // Servers that translate chat-completions into Messages forward its words.
+    // Servers that translate chat-completions into Messages forward the stop words of chat-completions.
     stop: 'end_turn',
     eos: 'end_turn',
     tool_calls: 'tool_use',

@@ -81,7 +81,7 @@ export function readItem(item: JsonObject, reading: NormalReading): TurnMessage 
     case 'reasoning':
       return { role: 'assistant', content: [readReasoning(item, reading)] };
   }
-  // The item of a tool search says who runs it.
+  // The field `execution` of a tool search says who runs the search.
   const isClients = item.execution === undefined ? type !== 'tool_search_call' : item.execution === 'client';
   if (isClients && Object.hasOwn(CLIENT_CALLS, type)) {
     const name = type.slice(0, -'_call'.length);
