@@ -150,7 +150,7 @@ export function credentialForms(secret: string): string[] {
     forms.add(percent);
     forms.add(percent.replace(/%../g, (c) => c.toLowerCase()));
     forms.add(percent.replaceAll('%20', '+'));
-    // encodeURI does not encode these.
+    // `encodeURI` does not encode these characters.
     forms.add(
       percent.replace(/%(3B|2C|2F|3F|3A|40|26|3D|2B|24|23|21|27|28|29|2A)/g, (_, h: string) =>
         String.fromCharCode(parseInt(h, 16)),

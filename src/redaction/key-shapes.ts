@@ -81,9 +81,9 @@ export interface KeyShape {
   begins: readonly string[];
   then: readonly Part[];
   /**
-   * Where it may begin: anywhere; not within a word; or at the start of a token, for beginnings that are common within
-   * words. In JSON a key often follows an escape, and `\nsk-ant-…` has a letter before it, so a token also starts after
-   * an escape.
+   * Where the key may begin: anywhere; not within a word; or at the start of a token, for beginnings that are common
+   * within words. In JSON a key often follows an escape, and `\nsk-ant-…` has a letter before it, so a token also
+   * starts after an escape.
    */
   at: 'anywhere' | 'word' | 'token';
   /** Whether the key must be at the end of its run. */

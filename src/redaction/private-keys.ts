@@ -37,7 +37,7 @@ export function findPrivateKeys(
     const begin = bytes.toString('latin1', lead, hit).lastIndexOf(PEM_BEGIN);
     let next = hit + PEM_TAIL.length;
     if (begin >= 0) {
-      // One search for all first lines before the same last line.
+      // Searches once for all first lines that precede the same last line.
       if (lastLine < next) lastLine = indexOrEnd(bytes, next);
       let end = next;
       while (end < bytes.length && PEM_BODY[bytes[end]!] === 1) end++;
