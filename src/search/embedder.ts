@@ -53,8 +53,8 @@ export function splitVectors(flat: EmbedOutput, dimensions: number): Float32Arra
 }
 
 /**
- * Scales a vector to length 1, in place, and returns it. A zero vector stays. If a number or the length is not finite,
- * all numbers become zeros.
+ * Scales a vector to length 1, in place, and returns it. A zero vector stays unchanged. If a number or the length is
+ * not finite, all numbers become zeros.
  */
 export function normalise(vector: Float32Array): Float32Array {
   let sum = 0;

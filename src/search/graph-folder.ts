@@ -1,6 +1,6 @@
 /**
- * Saves the graphs of vector indexes on disk, so that a start reads them instead of linking every vector again. They
- * are only a cache: a damaged, outdated or incompatible file is ignored, and removed by this or a later call.
+ * Saves the graphs of vector indexes on disk, so that a start reads them instead of linking every vector again. The
+ * files are only a cache: a damaged, outdated or incompatible file is ignored, and removed by the same or a later call.
  *
  * A saved graph is two files: hnswlib's file, and a list of its places that records the name, length and checksum of
  * the first file. A rename publishes the list once both files are on disk, so a crash leaves either the old pair or the
@@ -36,7 +36,7 @@ export class GraphFolder {
   readonly #dir: string;
   readonly #newId: () => string;
   /**
-   * Resolves after the last call. Calls run one after the other, because a call removes drafts that a crash left, and
+   * Settles after the last call. Calls run one after the other, because a call removes drafts that a crash left, and
    * must not remove those of another call.
    */
   #working: Promise<unknown> = Promise.resolve();

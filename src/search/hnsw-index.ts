@@ -1,8 +1,9 @@
 /**
  * The approximate vector index: a hierarchical navigable small-world graph (Malkov and Yashunin, arXiv 1603.09320) by
- * hnswlib, searched by native/graph.cc. In addition, an exact index has every vector. It is searched while the set is
- * small, for vectors that are not in the graph yet, and if a filter excludes too much of the graph. New graphs are
- * built from it. Any thread; each index belongs to one thread. Other threads search its shared part (index-catalog.ts).
+ * hnswlib, searched by native/graph.cc. In addition, an exact index has every vector. The exact index is searched while
+ * the set is small, for vectors that are not in the graph yet, and if a filter excludes too much of the graph. New
+ * graphs are built from the exact index. Any thread; each index belongs to one thread. Other threads search its shared
+ * part (index-catalog.ts).
  *
  * The graph has at most 1,536 dimensions of a vector (projection.ts), half a byte each: a walk mostly waits for memory,
  * so small rows are fast. The exact index compares the candidates that the walk finds, so similarities are exact.
@@ -291,7 +292,7 @@ export class HnswIndex implements SavableIndex {
   }
 
   /**
-   * Searches the graph, with wider walks until the result is certain. shared-index.h does the same.
+   * Searches the graph, with wider walks until the result is certain. `shared-index.h` does the same for other threads.
    * @returns the best matches in the graph; null if every vector must be compared
    */
   #look(

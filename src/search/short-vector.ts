@@ -1,7 +1,7 @@
 /**
- * The form in which an index that is not shared keeps a vector: a 16-bit integer for each dimension, then the value of
- * 1 as a 32-bit float. It takes half of the space of 32-bit floats. Cosines have an error of a few millionths.
- * Pure; any thread.
+ * The form in which an index that is not shared keeps a vector: a 16-bit integer for each dimension, then the number
+ * for which the integer 1 stands, as a 32-bit float. It takes half of the space of 32-bit floats. Cosines have an error
+ * of a few millionths. Pure; any thread.
  */
 import { readScale, SCALE_NUMBERS, vectorEngine, writeScale } from '../../native/vector-engine.ts';
 import type { VectorForm } from './vector-form.ts';
