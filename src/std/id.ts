@@ -54,7 +54,7 @@ export function createUlidSource(
       lastMs++;
       timePart = encodeTime(lastMs);
     } else if (random[LAST]! > 0) {
-      // There was no carry.
+      // Only the last character has changed.
       return stem + ALPHABET[random[LAST]!];
     }
     stem = timePart;

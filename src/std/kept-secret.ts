@@ -28,7 +28,7 @@ function readSecret(file: string, loss: string): string | null {
     text = readFileSync(file, 'utf8').trim();
   } catch (thrown) {
     if ((thrown as NodeJS.ErrnoException).code === 'ENOENT') return null;
-    // Node's error does not name the path when it is a folder.
+    // Node's error does not name the path if the path is a folder.
     throw namePlace(thrown, file);
   }
   const [secret = '', checksum] = text.split(' ');

@@ -1,7 +1,8 @@
 /**
  * Threads that are still loading their modules. Ending such a thread ends the whole process, because a native module
  * that is interrupted while it registers itself aborts. So code that ends a thread, a pool or the process calls the
- * functions here, which first give loading threads some time. Any thread; each knows the threads that it started.
+ * functions of this file, which first give loading threads some time. Any thread; each knows the threads that it
+ * started.
  */
 import { once } from 'node:events';
 import type { Worker } from 'node:worker_threads';

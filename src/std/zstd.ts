@@ -1,10 +1,10 @@
 /**
- * Zstandard in one call, like `node:zlib`, but it frees its memory at once. Any thread.
- * Node frees the memory of a zstd call, up to a megabyte and more, only when the garbage collector finds the call's
- * object, and V8 does not know how large that is: a thread with little garbage held a hundred of them
- * (nodejs/node#61717). A reset of the object frees that memory. The reset must come before the object is closed: newer
- * versions of Node free the memory at the close, and a later reset ends the process with a segmentation fault
- * (24.22.3). Node does not document the reset: without it, `node:zlib`'s own call is used.
+ * Zstandard in one call, like `node:zlib`, but it frees its memory at once. Any thread. Node frees the memory of a zstd
+ * call, up to a megabyte and more, only when the garbage collector finds the call's object. V8 does not know how much
+ * memory the object has, so a thread with little garbage held a hundred of these objects (nodejs/node#61717). A reset
+ * of the object frees its memory. The reset must come before the object is closed: newer versions of Node free the
+ * memory at the close, and a later reset ends the process with a segmentation fault (24.22.3). Node does not document
+ * the reset. If it is missing, `node:zlib`'s own call is used.
  */
 import zlib, { type ZstdOptions } from 'node:zlib';
 
