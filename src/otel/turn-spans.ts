@@ -298,8 +298,8 @@ function readPlace(base: string): { address: string; port: number } | null {
 }
 
 /**
- * Names the trace of a run, or of one exchange that belongs to no run. If the run's name contains an exchange's number,
- * other databases may have the same name, so the instance is added.
+ * Names the trace of a run, or of one exchange that belongs to no run. A run's name that contains an exchange's number
+ * (`conv_12`) may occur in other databases, too, so the instance is added to it.
  */
 function nameTrace(run_id: string | null, id: number, instance: string): string {
   if (run_id === null) return `${instance}\nexchange\n${id}`;
