@@ -1,7 +1,7 @@
 /**
- * An organization's subscriptions, derived from the payment processor's events (contract document 1; document 4, "Billing").
- * Events arrive in any order and repeatedly, so each part of a subscription has the time of its state. Pure; any
- * thread.
+ * An organization's subscriptions, derived from the payment processor's events (contract document 1; document 4,
+ * "Billing"). Events arrive in any order and repeatedly, so each part of a subscription has the time of its state.
+ * Pure; any thread.
  */
 
 import { FREE_PLAN } from './plans.ts';

@@ -65,8 +65,8 @@ export interface CacheLook {
    */
   compared_with: number | null;
   /**
-   * Tokens of the prompt of `compared_with` that the provider had cached; null: unknown. An estimate if `is_estimate` is
-   * true.
+   * Tokens of the prompt of `compared_with` that the provider had cached; null: unknown. An estimate if `is_estimate`
+   * is true.
    */
   expected_tokens: number | null;
   /** Tokens that the turn read from the cache; null: not reported. */

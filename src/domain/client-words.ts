@@ -21,8 +21,8 @@ export function isClientWords(text: string): boolean {
 }
 
 /**
- * Removes the elements that a client has added, and the white space around the remaining text. An element without an end
- * extends to the end of the text.
+ * Removes the elements that a client has added, and the white space around the remaining text. An element without an
+ * end extends to the end of the text.
  */
 export function stripClientWords(text: string): string {
   let rest = text;

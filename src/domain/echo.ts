@@ -1,10 +1,11 @@
 /**
- * The echo of an answer: the next request of the conversation repeats it as the client's own SDK parsed it.
- * If the echo differs from our reading of the answer, one of the two is wrong, and the copy proves nothing.
- * Pure; capture reader, command line.
+ * The echo of an answer: the next request of the conversation repeats it as the client's own SDK parsed it. If the echo
+ * differs from our reading of the answer, one of the two is wrong, and the copy proves nothing. Pure; capture reader,
+ * command line.
  *
  * An echo need not be literal. Clients make the following differences, which do not count:
- *  - reasoning, citations, media and the results of tools that the provider runs are left out, in blocks or in `<think>` tags;
+ *  - reasoning, citations, media and the results of tools that the provider runs are left out, in blocks or in
+ *    `<think>` tags;
  *  - white space is trimmed or added, empty texts are dropped, texts are joined or split over several messages;
  *  - a text is dropped or cut: the echo is a part of it, or a placeholder such as `(no content)`;
  *  - a text is replaced: the echo has less than half of what was read;

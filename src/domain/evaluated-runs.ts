@@ -38,7 +38,9 @@ export interface EvaluatedSteps {
  */
 type Entry = number;
 
-/** Entries by digest, oldest first. Each map but the last is full. No map is ever changed: a change copies the last one. */
+/**
+ * Entries by digest, oldest first. Each map but the last is full. No map is ever changed: a change copies the last one.
+ */
 export type EvaluatedRuns = readonly ReadonlyMap<string, Entry>[];
 
 export const NO_EVALUATED_RUNS: EvaluatedRuns = [];

@@ -67,8 +67,8 @@ export interface CapturedExchange {
   seq: number | null;
   note: string;
   /**
-   * The label of the upstream: GW_PROVIDER for the default one, `gemini`, `bedrock`, the provider of a route of GW_ROUTES,
-   * or the label of a host behind the proxy.
+   * The label of the upstream: GW_PROVIDER for the default one, `gemini`, `bedrock`, the provider of a route of
+   * GW_ROUTES, or the label of a host behind the proxy.
    */
   provider: string;
   kind: ExchangeKind;

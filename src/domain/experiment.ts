@@ -1,19 +1,19 @@
 /**
- * The report of an A/B experiment over its runs: rates per arm, the effect of `on` compared with `off`, and
- * whether the split between the arms is the intended one (sample ratio mismatch). Runs are added one by one,
- * in any order; memory grows with the number of assignment units, not of runs. Pure; server threads.
+ * The report of an A/B experiment over its runs: rates per arm, the effect of `on` compared with `off`, and whether the
+ * split between the arms is the intended one (sample ratio mismatch). Runs are added one by one, in any order; memory
+ * grows with the number of assignment units, not of runs. Pure; server threads.
  *
  * Methods. A rate is the share of the finished runs that succeeded.
  * - The interval of a rate is Wilson's score interval (JASA 22, 1927). The interval of the difference of two rates is
- *   Newcombe's hybrid of their intervals (Statistics in Medicine 17, 1998, method 10). The p-value is that of the pooled
- *   two-sided z test (R: prop.test without continuity correction).
+ *   Newcombe's hybrid of their intervals (Statistics in Medicine 17, 1998, method 10). The p-value is that of the
+ *   pooled two-sided z test (R: prop.test without continuity correction).
  * - The runs of one assignment unit (a user, a repository) are not independent. So n is divided by the design effect:
  *   the variance by the delta method over units (Deng, Knoblich, Lu, KDD 2018), divided by the binomial variance. It is
  *   at least 1 (Wilson with an effective sample size: Dean and Pagano, JSSAM 3, 2015).
- * - The always-valid interval is valid at all times simultaneously, however often it is looked at and
- *   whenever the experiment is stopped. It is the normal-mixture confidence sequence (Johari, Pekelis, Walsh,
- *   arXiv:1512.04922; Waudby-Smith and others, Annals of Statistics 52, 2024), which is asymptotic, with
- *   variances smoothed by one success and one failure per arm.
+ * - The always-valid interval is valid at all times simultaneously, however often it is looked at and whenever the
+ *   experiment is stopped. It is the normal-mixture confidence sequence (Johari, Pekelis, Walsh, arXiv:1512.04922;
+ *   Waudby-Smith and others, Annals of Statistics 52, 2024), which is asymptotic, with variances smoothed by one
+ *   success and one failure per arm.
  * - SRM is Pearson's chi-square on units, one degree of freedom.
  *
  * A unit with runs in both arms (a mixed unit) changed its arm after its assignment. The report counts and names mixed

@@ -446,8 +446,8 @@ function isWhole({ kind, stop_reason, undecodable }: GoldenExchange): boolean {
 
 /**
  * Counts the errors of an exchange, as lists show them.
- * @returns 1 if the call failed, or was aborted before the model had ended its answer; otherwise the number of failed tool
- * results in the request
+ * @returns 1 if the call failed, or was aborted before the model had ended its answer; otherwise the number of failed
+ *   tool results in the request
  */
 export function countErrors(
   exchange: GoldenExchange & Pick<ExchangeRecord, 'aborted' | 'failed_results'>,
@@ -459,8 +459,8 @@ export function countErrors(
 }
 
 /**
- * Whether a call failed: it has no answer or an error status, or it is a turn whose answer has no stop reason. A turn that
- * cannot be decoded counts as failed only by its status.
+ * Whether a call failed: it has no answer or an error status, or it is a turn whose answer has no stop reason. A turn
+ * that cannot be decoded counts as failed only by its status.
  */
 export function hasFailed(exchange: GoldenExchange): boolean {
   if (exchange.status === 0 || exchange.status >= 400) return true;

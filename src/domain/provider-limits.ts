@@ -1,9 +1,9 @@
 /**
- * Reads the limits of the account behind a credential from a provider's answer. Pure; capture reader and
- * command line.
+ * Reads the limits of the account behind a credential from a provider's answer. Pure; capture reader and command line.
  *
- * Sources: Anthropic, "Rate limits" (`anthropic-ratelimit-…`), and the `unified` headers that subscriptions get; OpenAI, "Rate
- * limits" (`x-ratelimit-…`, which many compatible servers send), and the `x-codex-…` headers that subscriptions get.
+ * Sources: Anthropic, "Rate limits" (`anthropic-ratelimit-…`), and the `unified` headers that subscriptions get;
+ * OpenAI, "Rate limits" (`x-ratelimit-…`, which many compatible servers send), and the `x-codex-…` headers that
+ * subscriptions get.
  */
 
 /** One limit as reported in an answer. */

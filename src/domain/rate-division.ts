@@ -48,13 +48,14 @@ export function followDemand(before: number, now: number): number {
 
 /**
  * Calculates the division of a key's rate that a box must write after it has measured its demand. The division has an
- * entry for each live box. Only the entry of `box` is calculated; the others stay as they are, or are added without demand.
+ * entry for each live box. Only the entry of `box` is calculated; the others stay as they are, or are added without
+ * demand.
  * @param known the division that is written now; null: none is written, and each box has an equal part
  * @param box the name of the box that calls
  * @param live the names of all live boxes, including `box`
  * @param demand the demand of `box`, from `followDemand`
  * @returns the division to write; null: remove the written division, because each box has an equal part from now on;
- * undefined: leave what is written
+ *   undefined: leave what is written
  */
 export function divideRate(
   known: RateDivision | null,

@@ -20,8 +20,8 @@ export interface ClockReading {
 }
 
 /**
- * `accepted`: the machine's uptime explains the clock, or this is the first pass. `ahead`, `behind`: the uptime does not
- * explain it. `unknown`: the note of the last accepted pass is not readable.
+ * `accepted`: the machine's uptime explains the clock, or this is the first pass. `ahead`, `behind`: the uptime does
+ * not explain it. `unknown`: the note of the last accepted pass is not readable.
  */
 export type ClockVerdict = 'accepted' | 'ahead' | 'behind' | 'unknown';
 

@@ -46,7 +46,9 @@ interface TextIndexState {
 
 /** Work that was postponed while exchanges arrived. */
 interface PackingState {
-  /** Number and bytes of the blocks that were stored raw and wait to be packed, and the age of the oldest in seconds. */
+  /**
+   * Number and bytes of the blocks that were stored raw and wait to be packed, and the age of the oldest in seconds.
+   */
   waiting_blocks: number;
   waiting_bytes: number;
   oldest_s: number;

@@ -1,7 +1,7 @@
 /**
  * Decides whether two calls, or two results, are the same, by hashes. Calls may differ in the order of JSON keys and in
- * white space, results in white space and, unless they are long, in times and addresses. The work is bounded for texts of
- * any length. Pure; any thread.
+ * white space, results in white space and, unless they are long, in times and addresses. The work is bounded for texts
+ * of any length. Pure; any thread.
  */
 
 import { digitsOf, isRawNumber, numberName, parseUnrounded } from '../../std/exact-json.ts';

@@ -129,8 +129,8 @@ export class StepSlot {
     return this.numbers[1]!;
   }
   /**
-   * Hash of the line that names the failure or says that there is nothing, without numbers; 0: the result says neither, or
-   * is unknown.
+   * Hash of the line that names the failure or says that there is nothing, without numbers; 0: the result says neither,
+   * or is unknown.
    */
   get failure(): number {
     return this.numbers[2]!;

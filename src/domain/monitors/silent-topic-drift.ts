@@ -1,8 +1,8 @@
 /**
  * silent_topic_drift: the agent works on something other than the task without saying so.
  *
- * Evidence: the words of the task, its names (capitalised words, numbers) and the sources that it asks for, compared with
- * the texts of the steps and their results. A thought counts: an agent that explains a step is not silent.
+ * Evidence: the words of the task, its names (capitalised words, numbers) and the sources that it asks for, compared
+ * with the texts of the steps and their results. A thought counts: an agent that explains a step is not silent.
  *
  * Rules
  *  - `opening`: the run's first two instructions leave out most names of the task and most of its words: the agent has
@@ -12,8 +12,8 @@
  *    instruction, the rule fires only if it covers the body of the task without the source.
  *  - `strayed`: after steps on the task, several consecutive steps share no word with it, neither in thought and input
  *    nor, beyond chance, in the result.
- *  - `unbegun`: the run has not worked on the task yet, and consecutive searches for different things share no word with
- *    it. This rule needs two more steps than `strayed`.
+ *  - `unbegun`: the run has not worked on the task yet, and consecutive searches for different things share no word
+ *    with it. This rule needs two more steps than `strayed`.
  *
  * No topic drift: steps that do not indicate a subject (ids, numbers, sums), and what a person asks for during the run,
  * because that may be something new. A missing task, or one of fewer than four words, is not enough to judge: the score

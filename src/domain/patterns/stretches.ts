@@ -130,8 +130,8 @@ class StretchFinder {
   }
 
   /**
-   * For a run that failed: finds a call that failed and was tried again, whether that helped or not. A single failure is
-   * not a dead end. Neither is a step that only looks, because an empty search result proves nothing.
+   * For a run that failed: finds a call that failed and was tried again, whether that helped or not. A single failure
+   * is not a dead end. Neither is a step that only looks, because an empty search result proves nothing.
    */
   #findDeadEnd(start: number): Stretch | null {
     const { key, is_talk, is_look } = this.#verdicts[start]!;

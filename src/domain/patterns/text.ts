@@ -23,8 +23,8 @@ const HARMLESS_VALUE =
   /^(?:null|none|undefined|true|false|string|str|required|optional|missing|invalid|incorrect|wrong|\$\{?\w*\}?|<[^>]*>?|\*+|\.{3}|…|\[redacted)/i;
 
 /**
- * Masks the secrets in a text. Linear time: the replaced patterns have only bounded quantifiers, and `HARMLESS_VALUE` is
- * tried only at the start of a short value.
+ * Masks the secrets in a text. Linear time: the replaced patterns have only bounded quantifiers, and `HARMLESS_VALUE`
+ * is tried only at the start of a short value.
  */
 export function maskSecrets(text: string): string {
   if (text.length < 4) return text;

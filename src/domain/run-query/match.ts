@@ -32,8 +32,8 @@ export interface RunReader<Run> {
   /** When the run began, in milliseconds since the epoch. */
   started: (run: Run) => number;
   /**
-   * When the run ended, in milliseconds since the epoch. A captured run has the time of its last answer, even if it goes
-   * on. null: the end is not known.
+   * When the run ended, in milliseconds since the epoch. A captured run has the time of its last answer, even if it
+   * goes on. null: the end is not known.
    */
   finished: (run: Run) => number | null;
   choices: Partial<Record<ChoiceField, (run: Run, value: string) => Verdict>>;
@@ -249,8 +249,8 @@ function compileTexts<Run>(
 }
 
 /**
- * Wraps a test of a name, and remembers the results for the first REMEMBERED_NAMES different names: many runs share their
- * models, tools and agents.
+ * Wraps a test of a name, and remembers the results for the first REMEMBERED_NAMES different names: many runs share
+ * their models, tools and agents.
  */
 function rememberNames(matches: (name: string) => boolean): (name: string) => boolean {
   const known = new Map<string, boolean>();

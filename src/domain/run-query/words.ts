@@ -32,8 +32,8 @@ const FIELD = /^([a-z][a-z_-]*)(?::(?!\/\/)|(?=[<>]))/i;
 const OPERATOR = /^(?:[<>]=?|=)/;
 
 /**
- * Operators of other query languages, with what to write instead. Between two other words, they would be searched for as
- * text, and so would silently exclude runs.
+ * Operators of other query languages, with what to write instead. Between two other words, they would be searched for
+ * as text, and so would silently exclude runs.
  */
 export const FOREIGN_OPERATORS: ReadonlyMap<string, string> = new Map([
   ['AND', 'leave it out: every word must match'],
