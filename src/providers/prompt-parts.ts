@@ -1,10 +1,10 @@
 /**
- * A request's prompt as the provider's cache sees it: its parts in the order in which the model reads them. Two requests
- * share a cached prefix as far as their parts are equal, byte by byte. Pure; capture reader and command line.
+ * A request's prompt as the provider's cache sees it: its parts in the order in which the model reads them. Two
+ * requests share a cached prefix as far as their parts are equal, byte by byte. Pure; capture reader and command line.
  *
- * Sources: Anthropic, "Prompt caching" (tools, system, messages; a change of `tool_choice` or `thinking` invalidates the
- * messages alone); OpenAI, "Prompt caching" (tools and response schema stand before the messages); Google, "Context caching";
- * Amazon Bedrock, "Prompt caching" (tools, system, messages).
+ * Sources: Anthropic, "Prompt caching" (tools, system, messages; a change of `tool_choice` or `thinking` invalidates
+ * the messages alone); OpenAI, "Prompt caching" (tools and response schema stand before the messages); Google, "Context
+ * caching"; Amazon Bedrock, "Prompt caching" (tools, system, messages).
  */
 
 import type { ApiShape } from '../domain/exchange.ts';

@@ -2,8 +2,8 @@
  * Requests of the Messages wire in normal form, and its content blocks, which answers share. Pure; runs where stored
  * copies are read, and on the student's thread. Source: Anthropic's Messages API reference.
  *
- * `cache_control` on a block or a system text becomes a cache point after it; on a tool, it stays in the settings. Tools
- * that the provider runs itself (`server_tool_use` and their results) are blocks of type `other`.
+ * `cache_control` on a block or a system text becomes a cache point after it; on a tool, it stays in the settings.
+ * Tools that the provider runs itself (`server_tool_use` and their results) are blocks of type `other`.
  */
 
 import type {
