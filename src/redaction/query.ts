@@ -4,7 +4,9 @@ import { MASK } from './mask.ts';
 
 /** Maximum length of a parameter's name. A longer name counts as that of a secret, so its value is not stored. */
 const NAME_CHARACTERS = 1_024;
-/** Maximum length of a parameter's name in a URL within other text. A parameter with a longer name is not recognised. */
+/**
+ * Maximum length of a parameter's name in a URL within other text. A parameter with a longer name is not recognised.
+ */
 const EMBEDDED_NAME_CHARACTERS = 128;
 
 const SECRET_NAMES = new Set([
