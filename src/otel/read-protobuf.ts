@@ -31,8 +31,8 @@ export function readLogsProtobuf(body: Uint8Array): OtlpLog[] {
 }
 
 /**
- * Field numbers in Metric of the kinds of data: gauge, sum, histogram, exponential histogram, summary. Each kind has its
- * data points in field 1.
+ * Field numbers in Metric of the kinds of data: gauge, sum, histogram, exponential histogram, summary. Each kind has
+ * its data points in field 1.
  */
 const POINTS_OF = [5, 7, 9, 10, 11];
 

@@ -111,7 +111,10 @@ export class SpanExport {
     this.#stopping.abort();
   }
 
-  /** Sends all stored turns. @returns false if sending failed. The function has then waited, and must be called again */
+  /**
+   * Sends all stored turns.
+   * @returns false if sending failed. The function has then waited, and must be called again
+   */
   async #sendAll(isLast: boolean): Promise<boolean> {
     this.#lastId = this.#turns.refresh();
     this.#leaveBehind();
@@ -167,7 +170,10 @@ export class SpanExport {
     return batch;
   }
 
-  /** Sends a batch, and advances the position. @returns false if the batch must be sent again, now or after a restart */
+  /**
+   * Sends a batch, and advances the position.
+   * @returns false if the batch must be sent again, now or after a restart
+   */
   async #send(batch: Batch): Promise<boolean> {
     const missing: Partial<Record<GivenUpCause, number>> =
       batch.missing > 0 ? { unreadable: batch.missing } : {};

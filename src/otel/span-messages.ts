@@ -55,8 +55,8 @@ export function promptOf(span: OtlpSpan): string {
 }
 
 /**
- * Reads the first prompt from events: `gen_ai.user.message`, one event per message, or `gen_ai.content.prompt`, one event
- * for all messages. '' if absent.
+ * Reads the first prompt from events: `gen_ai.user.message`, one event per message, or `gen_ai.content.prompt`, one
+ * event for all messages. '' if absent.
  */
 function promptOfEvents({ events }: OtlpSpan): string {
   for (const { name, attributes } of events) {
@@ -80,7 +80,9 @@ const NUMBERED = [
   /^(?<messages>gen_ai\.prompt\.)(?<at>\d{1,6})\.role$/,
 ];
 
-/** Reads the first prompt from numbered attributes: `llm.input_messages.N.message.…`, `gen_ai.prompt.N.…`; '' if absent. */
+/**
+ * Reads the first prompt from numbered attributes: `llm.input_messages.N.message.…`, `gen_ai.prompt.N.…`; '' if absent.
+ */
 function promptOfNumbered(attributes: Attributes): string {
   const found: { at: number; message: string }[] = [];
   for (const [name, role] of attributes) {
