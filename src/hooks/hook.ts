@@ -1,7 +1,7 @@
 /**
  * `understudy hook CLIENT`: the client runs this command for each event, as a separate process. The agent waits for the
- * process, so it loads few modules and has a deadline. After any failure it exits with 0, and without output on standard
- * output. Command line.
+ * process, so it loads few modules and has a deadline. After any failure it exits with 0, and without output on
+ * standard output. Command line.
  */
 import { readEnvironment } from '../client/environment.ts';
 import { parseExact } from '../std/exact-json.ts';

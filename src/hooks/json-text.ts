@@ -106,7 +106,10 @@ export function addMember(
   return `${text.slice(0, start + 1)}${before}${written}${after}${text.slice(end - 1)}`;
 }
 
-/** Writes a member. @param before the text before the member. If it has a line end, the value is written on several lines */
+/**
+ * Writes a member.
+ * @param before the text before the member. If it has a line end, the value is written on several lines
+ */
 function write(key: string | null, value: unknown, before: string, unit: string): string {
   const lines = before.includes('\n') ? unit : '';
   const colon = lines === '' ? ':' : ': ';

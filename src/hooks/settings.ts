@@ -92,7 +92,10 @@ function removeOurs(text: string, keepsEvents: boolean): string {
   }
 }
 
-/** Removes one hook of Understudy, and what becomes empty by that. @returns null if the text has no more of these hooks */
+/**
+ * Removes one hook of Understudy, and what becomes empty by that.
+ * @returns null if the text has no more of these hooks
+ */
 function removeOne(text: string, keepsEvents: boolean): string | null {
   const root = readPlaces(text);
   const hooks = findMember(root, 'hooks');
