@@ -47,7 +47,9 @@ export const ALERT_BOUNDS = {
   outbox: 500,
 } as const;
 
-/** Tables of `main.mdb`. This one maps [org, alert] to AlertRow; org is '' if captures belong to no organization. */
+/**
+ * Table of `main.mdb`, as are the next three: [org, alert] → AlertRow; org is '' if captures belong to no organization.
+ */
 export const ALERTS = 'alerts';
 /** [org, alert] → AlertState. */
 export const ALERT_STATES = 'alert_states';
@@ -57,7 +59,7 @@ export const ALERT_EVENTS = 'alert_events';
 export const ALERT_OUTBOX = 'alert_outbox';
 
 export interface AlertDestination {
-  /** Its id within its alert. */
+  /** Unique among the destinations of one alert. */
   id: string;
   kind: DestinationKind;
   /** Address of a webhook; secret. '' for mail. */
@@ -108,7 +110,7 @@ export interface AlertState {
   /** null: unknown. */
   value: number | null;
   looked_ms: number;
-  /** Why the value is unknown; '' if it is known. */
+  /** Why the value is unknown or inexact; '' for an exact value. */
   problem: string;
 }
 
@@ -127,7 +129,7 @@ export interface DeliveryNote {
   target: string;
   state: (typeof DELIVERY_STATES)[number];
   attempts: number;
-  /** Error of the last attempt; '' without one. */
+  /** Error of the last attempt; '' if the attempt succeeded, or there was no attempt yet. */
   problem: string;
   /** When the message was delivered or given up; null: it still waits. */
   ended_at: string | null;
@@ -299,7 +301,7 @@ export function nameTarget({ kind, url, to }: Pick<AlertDestination, 'kind' | 'u
   return URL.canParse(url) ? new URL(url).host : '';
 }
 
-/** Pauses between attempts; the last one repeats until the message is too old. */
+/** Pauses between attempts; the last pause is repeated until the message is too old. */
 const PAUSES_MS = [10_000, 30_000, 60_000, 300_000, 900_000, 3_600_000] as const;
 /** Age at which an undelivered message is given up. */
 const GIVEN_UP_MS = 24 * 3_600_000;

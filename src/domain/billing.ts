@@ -160,7 +160,7 @@ export function statusOf({ object, is_ended, paid_s, failed_s }: Subscription): 
   return isPaid && (status === 'incomplete' || status === 'past_due') ? 'active' : status;
 }
 
-/** The subscribed plan, whether it is paid or not; null if no event has named a plan yet. */
+/** Finds the subscribed plan, whether it is paid or not; null if no event has named a plan yet. */
 export function planOf({ priced_plan, named_plan }: Subscription): string | null {
   return (priced_plan ?? named_plan)?.value ?? null;
 }
@@ -181,7 +181,9 @@ export function rankSubscriptions(subscriptions: readonly Subscription[]): Subsc
   );
 }
 
-/** Plan and status of the first subscription by {@link rankSubscriptions}; the free plan without one. */
+/**
+ * Makes the view of the first subscription by {@link rankSubscriptions}; without a subscription, that of the free plan.
+ */
 export function effectiveSubscription(subscriptions: readonly Subscription[]): EffectiveSubscription {
   const [first] = rankSubscriptions(subscriptions);
   if (first === undefined)

@@ -56,7 +56,7 @@ export interface CacheLook {
   exchange_id: number;
   /** RFC 3339. */
   started_at: string;
-  /** A readable name of the agent: its tools, or the first words of its system prompt; '' without both. */
+  /** A readable name of the agent: its tools, or the first words of its system prompt; '' if it has neither. */
   agent: string;
   verdict: CacheVerdict;
   /**

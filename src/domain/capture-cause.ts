@@ -67,7 +67,7 @@ export function isFailureCause(word: unknown): word is FailureCause {
   return FAILURES.has(word);
 }
 
-/** Every cause with 0. */
+/** Makes counts that are 0 for every cause. */
 export function zeroCounts<Cause extends string>(causes: readonly Cause[]): Record<Cause, number> {
   return Object.fromEntries(causes.map((cause) => [cause, 0])) as Record<Cause, number>;
 }

@@ -98,7 +98,7 @@ export class CapturedMonitor {
     if (exchange.is_answered) this.#addAnswer(conversation, exchange.id, answer.content);
   }
 
-  /** The monitors that fired near the end, in the order of their names. Call it after the last turn. */
+  /** Lists the monitors that fired near the end, in the order of their names. Call it after the last turn. */
   finish(): FiredNearEnd[] {
     for (const conversation of this.#conversations.values()) this.#settle(conversation, []);
     const from = this.#steps - Math.max(NEAR_END.steps, Math.ceil(this.#steps * NEAR_END.share));

@@ -73,7 +73,7 @@ export interface CaptureReaderSource {
     gateway: string;
     /** When the gateway last wrote its list of files to the bucket; null: unknown. */
     sent_at: string | null;
-    /** When its newest copied exchange ended; null: no exchange is copied yet. */
+    /** When the gateway's newest copied exchange ended; null: no exchange is copied yet. */
     newest_at: string | null;
     /** Number of copied exchanges. */
     exchanges: number;

@@ -30,9 +30,9 @@ const ID_CHARACTERS_MAX = 200;
 
 /** The headers of a request. Both methods trim the value. */
 interface Found {
-  /** The value of a header if its length is that of a session id; otherwise null. */
+  /** Returns the value of a header if its length is that of a session id; otherwise null. */
   id(name: string): string | null;
-  /** The value of a header; '' without the header. */
+  /** Returns the value of a header; '' without the header. */
   word(name: string): string;
 }
 
@@ -44,7 +44,7 @@ const CLIENTS: readonly ((found: Found) => ClientRun | null)[] = [
   readCline,
 ];
 
-/** Names, in lower case, of the headers that are read here. */
+/** Names, in lower case, of the headers from which a client's run is read. */
 const READ_NAMES = new Set([
   ...['x-claude-code-session-id', 'x-claude-code-agent-id', 'x-claude-code-parent-agent-id'],
   'x-claude-code-request-class',
@@ -177,7 +177,10 @@ function readOpencode({ id }: Found): ClientRun | null {
   return { ...run, session_id: parent, parent_run_id: parent, kind: 'subagent' };
 }
 
-/** Several clients use the same header name. Cline also sends its version, by which it is recognized. */
+/**
+ * Reads the run of a request from Cline; null for other requests. Several clients send `x-task-id`, so Cline is
+ * recognized by its version, which it also sends.
+ */
 function readCline({ id, word }: Found): ClientRun | null {
   // With a ChatGPT sign-in Cline names the session in another header.
   const isSignedIn = word('originator') === 'cline';

@@ -74,7 +74,9 @@ interface Said {
 interface OpenAnswer {
   exchange_id: number;
   wire: string | null;
-  /** Messages of the request before the answer, with digests of the first and the last of them. */
+  /**
+   * Number of messages of the request, all of which precede the answer, with digests of the first and the last of them.
+   */
   before: number;
   first: string;
   last: string;
@@ -92,7 +94,7 @@ export class EchoCheck {
   /**
    * Adds the run's next turn.
    * @param exchange with its wire; `is_answered`: the answer is complete
-   * @returns the difference that its request reveals; null without one
+   * @returns the difference that its request reveals; null if it reveals none
    */
   add(
     { id, wire, is_answered }: { id: number; wire: string | null; is_answered: boolean },
@@ -257,7 +259,7 @@ function areTold(calls: readonly ReadCall[], text: string): boolean {
   return calls.some(({ input }) => canonicalInput(input) === told);
 }
 
-/** For an echo without calls: whether its text describes the calls, or is a part of the answer's text. */
+/** Whether the text of an echo without calls describes the calls, or is a part of the answer's text. */
 function hasCallsInText(read: Said, repeated: Said): boolean {
   if (repeated.text.trim() === '') return false;
   return areTold(read.calls, repeated.text) || squeeze(read.text).includes(squeeze(repeated.text));

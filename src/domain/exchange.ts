@@ -76,7 +76,7 @@ export interface CapturedExchange {
   method: string;
   /** The path as the client sent it: with the prefix, without the query. */
   path: string;
-  /** Raw, without `?`; may still hold credentials here. */
+  /** Raw, without `?`; may contain credentials. */
   query: string;
   /** 0 if the upstream never answered with a status. */
   status: number;

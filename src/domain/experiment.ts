@@ -96,7 +96,10 @@ const SRM_UNITS_AN_ARM = 8;
 const MIXED_NAMES = 50;
 /** Maximum number of rows of `by_version`: a row is a version in an arm, and those with the most runs are shown. */
 const VERSIONS = 200;
-/** Maximum number of such rows that are counted. Runs of further versions count only in the arms. */
+/**
+ * Maximum number of versions in arms that are counted separately. Runs of further versions count only in the sums of
+ * the arms.
+ */
 const VERSIONS_COUNTED = 10_000;
 
 /** Sums of one arm. */
@@ -127,7 +130,7 @@ interface Unit {
 /** Counts runs; `report` may be called at any time. */
 export class ExperimentTally {
   readonly #arms: Record<ArmName, ArmSums> = { on: emptySums(), off: emptySums() };
-  /** Runs that are their own unit. */
+  /** Sums of the runs without a unit name; each of these runs is a unit. */
   readonly #singles: Record<ArmName, UnitSums> = { on: emptyUnit(), off: emptyUnit() };
   readonly #units = new Map<string, Unit>();
   readonly #versions = new Map<string, UnitSums & { svc_version: string; arm: ArmName }>();

@@ -41,7 +41,7 @@ export function codebaseRow({ org_id, codebase_id }: Codebase): (string | number
   return [org_id, codebase_id];
 }
 
-/** Key of both rows of a finding. */
+/** Makes the key of both rows of a finding. */
 export function findingRow({ org_id, codebase_id }: Codebase, seq: number): (string | number)[] {
   return [org_id, codebase_id, seq];
 }

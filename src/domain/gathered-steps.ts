@@ -39,7 +39,10 @@ type Texts = readonly (string | null)[];
 
 type StepColumns = [
   indices: number[],
-  /** Milliseconds since the epoch, as differences from the step before. A text that is no such time is kept. */
+  /**
+   * Milliseconds since the epoch, as differences from the time before. A text that is not a time in the usual form is
+   * kept.
+   */
   times: (number | string)[],
   /** The steps with an error, by their position. */
   errors: number[],

@@ -80,7 +80,7 @@ export type GoldenCode =
   | 'monitor_fired'
   /** The next request repeats an answer differently from how it was read (echo.ts). */
   | 'reading_differs'
-  /** The outcome of the finished monitor run with that id (run-mark.ts). */
+  /** The outcome of the finished monitor run with the run's id (run-mark.ts). */
   | 'outcome'
   /** A person marked the run bad (run-mark.ts). */
   | 'marked_bad';
@@ -304,7 +304,7 @@ export class GoldenTally {
     return { golden: reasons.length === 0, reasons };
   }
 
-  /** Numbers that are missing before the last seq, as ranges. A run begins with 0 or 1. */
+  /** Lists the numbers that are missing before the last seq, as ranges. A run begins with 0 or 1. */
   gaps(): [from: number, to: number][] {
     return this.#seqs.gaps();
   }
@@ -428,7 +428,7 @@ function listAnchors(turn: AskedTurn | null): string[] {
   return anchors.filter((anchor) => anchor !== undefined && anchor !== null);
 }
 
-/** Whether a successful call is a retry of the failed one; method and path are equal. */
+/** Whether a successful call is a retry of a failed call with the same method and path. */
 function makesGood({ seq }: GoldenExchange, turn: AskedTurn | null, failed: FailedCall): boolean {
   if (seq !== null && failed.seq !== null && seq < failed.seq) return false;
   if (turn === null || turn.prefixes.length === 0 || failed.asked === null) return true;
@@ -498,7 +498,7 @@ class IdList {
 
 const NOTHING = new IdList();
 
-/** Never changed. */
+/** The ranges of every set without numbers. This array is shared, and never changed. */
 const NO_RANGES: [from: number, to: number][] = [];
 
 /** A set of numbers kept as disjoint, sorted ranges. */

@@ -149,7 +149,7 @@ function decodeFloats(bytes: Uint8Array, dimensions: number): Float32Array | und
   return roundVector(Float32Array.from({ length: dimensions }, (_, at) => view.getFloat32(at * 4, true)));
 }
 
-/** Offset of the 9-bit integers in an encoded vector. */
+/** Computes the offset of the 9-bit integers in an encoded vector. */
 function numbersAt(dimensions: number): number {
   return VECTOR_HEAD_BYTES + countBlocks(dimensions);
 }

@@ -9,7 +9,7 @@ interface Rates {
   readonly cache_read?: number | undefined;
   /** Default: 1.25 times the input price. */
   readonly cache_write?: number | undefined;
-  /** For cache entries that live an hour. Default: twice the input price. */
+  /** For cache entries that are kept for an hour. Default: twice the input price. */
   readonly cache_write_1h?: number | undefined;
 }
 

@@ -15,10 +15,12 @@
 const PLACES = 32;
 const EXACT_CHARS = 4;
 
-/** Of a longer block, this many characters of the beginning and of the end are examined. */
+/**
+ * Of a block that is more than twice as long, only this many characters of its beginning and of its end are examined.
+ */
 const LOOKED_AT_CHARS = 4_096;
 
-/** Maximum for all blocks together. Of further text, only the length counts. */
+/** Once this many characters of a prompt are examined, only the lengths of its further blocks count. */
 const MAX_LOOKED_AT_CHARS = 16_384;
 
 /** Number of prompts that are remembered with their sketches, and maximum length of such a prompt. */
@@ -164,7 +166,7 @@ function isSame(a: readonly string[], b: readonly string[]): boolean {
   return true;
 }
 
-/** Similarity of two sketched prompts: 2 if identical, otherwise from 0 (nothing in common) to 1. */
+/** Computes the similarity of two sketched prompts: 2 if identical, otherwise from 0 (nothing in common) to 1. */
 export function compareSketches(a: string, b: string): number {
   if (a === b) return 2;
   if (a === '' || b === '') return 0;

@@ -23,7 +23,7 @@ const MIXTURE_VARIANCE = 0.022;
 /** Two-sided 5 % quantile of the normal distribution. */
 const Z = jstat.normal.inv(1 - ALPHA / 2, 0, 1);
 
-/** Wilson's score interval of a rate observed in `size` trials. */
+/** Computes Wilson's score interval of a rate observed in `size` trials. */
 export function wilsonInterval(rate: number, size: number): Interval {
   const square = Z * Z;
   const centre = (rate + square / (2 * size)) / (1 + square / size);
@@ -32,7 +32,7 @@ export function wilsonInterval(rate: number, size: number): Interval {
   return [rate === 0 ? 0 : Math.max(0, centre - half), rate === 1 ? 1 : Math.min(1, centre + half)];
 }
 
-/** Newcombe's interval of `on.rate - off.rate`. */
+/** Computes Newcombe's interval of `on.rate - off.rate`. */
 export function newcombeInterval(on: Sample, off: Sample): Interval {
   const diff = on.rate - off.rate;
   const [onLow, onHigh] = wilsonInterval(on.rate, on.size);
@@ -43,7 +43,7 @@ export function newcombeInterval(on: Sample, off: Sample): Interval {
   ];
 }
 
-/** Two-sided p-value of the pooled z test; 1 if all runs had the same outcome. */
+/** Computes the two-sided p-value of the pooled z test; 1 if all runs had the same outcome. */
 export function pooledPValue(on: Sample, off: Sample): number {
   const pooled = (on.rate * on.size + off.rate * off.size) / (on.size + off.size);
   const variance = pooled * (1 - pooled) * (1 / on.size + 1 / off.size);
@@ -51,7 +51,7 @@ export function pooledPValue(on: Sample, off: Sample): number {
   return Math.exp(logErfc(Math.abs(on.rate - off.rate) / Math.sqrt(2 * variance)));
 }
 
-/** The confidence sequence's current interval of `on.rate - off.rate`. */
+/** Computes the confidence sequence's current interval of `on.rate - off.rate`. */
 export function alwaysValidInterval(on: Sample, off: Sample): Interval {
   const variance = smoothedVariance(on) + smoothedVariance(off);
   const sum = variance + MIXTURE_VARIANCE;
@@ -62,14 +62,16 @@ export function alwaysValidInterval(on: Sample, off: Sample): Interval {
   return [Math.max(-1, diff - half), Math.min(1, diff + half)];
 }
 
-/** Variance of the rate with one success and one failure added, so that the first runs do not seem certain. */
+/**
+ * Computes the variance of the rate with one success and one failure added, so that the first runs do not seem certain.
+ */
 function smoothedVariance({ rate, size }: Sample): number {
   const smoothed = (rate * size + 1) / (size + 2);
   return (smoothed * (1 - smoothed)) / size;
 }
 
 /**
- * Upper tail of the chi-square distribution with one degree of freedom.
+ * Computes the upper tail of the chi-square distribution with one degree of freedom.
  * @returns its natural logarithm as well, because above a chi-square of about 1,400 the probability underflows
  */
 export function chiSquareTail(chiSquare: number): { p_value: number; log_p_value: number } {
@@ -83,8 +85,8 @@ const FRACTION_FROM = 2;
 const FRACTION_TERMS = 200;
 
 /**
- * Logarithm of the complementary error function, accurate to about 13 digits everywhere. `1 - erf(x)` loses all
- * digits in the tail, so the continued fraction is used there (Abramowitz and Stegun, 7.1.14).
+ * Computes the logarithm of the complementary error function, accurate to about 13 digits everywhere. `1 - erf(x)`
+ * loses all digits in the tail, so the continued fraction is used there (Abramowitz and Stegun, 7.1.14).
  * @param x at least 0
  */
 function logErfc(x: number): number {

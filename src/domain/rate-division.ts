@@ -28,7 +28,7 @@ const SMALL = { held: 0.005, demand: 0.05 };
 const ROUNDING = 1e-9;
 
 /**
- * The part of a key's rate that a box may use if the key's division has no entry for the box.
+ * Computes the part of a key's rate that a box may use if the key's division has no entry for the box.
  * @param boxes number of all boxes
  */
 export function reservedPart(boxes: number): number {

@@ -32,7 +32,8 @@ type Counts = readonly number[];
 export type ReportCounts = Map<string, Counts>;
 
 /**
- * Lists the names of the counts that decide about a report. They never equal keys of reports, which contain no space.
+ * Lists the names of the counts by which {@link takeReport} decides about a report. They never equal keys of reports,
+ * which contain no space.
  */
 export function countNamesOf({ call, tool }: CallReport): string[] {
   return call === '' ? [toolName(tool)] : [toolName(tool), callName(call)];

@@ -92,7 +92,7 @@ export class ReportedRuns {
     return this.#runs.get(runId);
   }
 
-  /** The runs in no particular order. */
+  /** Returns the runs in no particular order. */
   values(): IterableIterator<ReportedRun> {
     return this.#runs.values();
   }

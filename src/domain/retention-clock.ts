@@ -42,7 +42,10 @@ export const CLOCK_SLACK_MS = HOUR_MS;
  * before the restart and one after it, it jumped.
  */
 export const OFF_MS_MAX = 30 * DAY_MS;
-/** A pass that waits for a confirmation deletes at most what this much additional time would make old. */
+/**
+ * While deletion waits for a confirmation of the clock, ages are counted from at most this long after the last accepted
+ * pass. So a wrong clock makes only that much more data old.
+ */
 export const UNCONFIRMED_MS = DAY_MS;
 
 /**

@@ -37,8 +37,8 @@ export function orderRun<T extends PlacedExchange>(exchanges: readonly T[]): T[]
 }
 
 /**
- * Numbered exchanges keep the order of their numbers; each other exchange is placed before the first one that arrived
- * after it.
+ * Merges exchanges with and without numbers. Numbered exchanges keep the order of their numbers. Each other exchange is
+ * placed before the first numbered one that arrived after it.
  */
 function mergeNumbered<T extends PlacedExchange>(
   arrived: T[],

@@ -33,7 +33,7 @@ export interface RunSummary {
   finished_at: string | null;
 }
 
-/** Key of a run's row. The experiment precedes the project, so that an organization's key reads one range. */
+/** Makes the key of a run's row. The experiment precedes the project, so that an organization's key reads one range. */
 export function runSummaryKey(
   run: Pick<RunSummary, 'org_id' | 'experiment_id' | 'project_id' | 'run_id'>,
 ): [org_id: string, experiment_id: string, project_id: string, run_id: string] {

@@ -241,7 +241,7 @@ function writeScores(scores: string, total: number, fired: readonly MonitorName[
   return `{"scores":${scores},"total_score":${total},"fired":${JSON.stringify(fired)},"max_score":${max},"alarm":${fired.length > 0}}`;
 }
 
-/** JSON of finite numbers under names that need no escape. */
+/** Writes finite numbers under names that need no escape, as JSON. */
 function writeNumbers(scores: MonitorScores, names: readonly MonitorName[]): string {
   let text = '{';
   for (const name of names) text += `${text === '{' ? '' : ','}"${name}":${scores[name]}`;
@@ -316,7 +316,7 @@ export function renderEvaluation(state: RunState): string {
   return JSON.stringify(toEvaluation(state.last, dueIntervention(state)));
 }
 
-/** RFC 3339 UTC with milliseconds. */
+/** Writes a time as RFC 3339 in UTC with milliseconds. */
 export function toTimestamp(atMs: number): string {
   const wholeMs = Math.trunc(atMs);
   const second = Math.floor(wholeMs / 1000);

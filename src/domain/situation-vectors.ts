@@ -26,7 +26,7 @@ export function formerSituationVectorsId(embedder: Pick<TextEmbedder, 'id'>): st
   return `${embedder.id}+task2`;
 }
 
-/** Cosine of two unit vectors. */
+/** Computes the cosine of two unit vectors. */
 export function cosineOf(a: Float32Array, b: Float32Array): number {
   let sum = 0;
   for (let i = 0; i < a.length; i++) sum += a[i]! * b[i]!;

@@ -40,7 +40,7 @@ export interface TraceListRow {
   project_id: string | null;
 }
 
-/** Key of a trace's row. */
+/** Makes the key of a trace's row. */
 export function traceRowKey({ org_id, project_id, trace_id }: TraceAddress): string[] {
   return [org_id, trace_id, project_id ?? ''];
 }

@@ -82,7 +82,7 @@ export function readInterventionSum(
   return rows.get<Partial<UsageCounts>>(INTERVENTION_TOTALS, row) ?? {};
 }
 
-/** Key of a row. The day precedes the project, so that an organization's period is one range. */
+/** Makes the key of a row. The day precedes the project, so that an organization's period is one range. */
 export function usageKey(
   orgId: string,
   atMs: number,

@@ -82,7 +82,7 @@ export const FLAG = {
   irreversible: 1 << 21,
   /** Its result is known to be empty. */
   silent: 1 << 22,
-  /** It speaks to a person. */
+  /** It sends a message to a person. */
   speaks: 1 << 23,
   /** It changes files; only running or reading them shows whether the change was right. */
   edits: 1 << 24,
@@ -215,7 +215,7 @@ export class StepFeatures extends StepSlot {
     this.bytes.fill(0);
   }
 
-  /** A copy of the features. */
+  /** Copies the features. */
   copy(): Uint8Array {
     return this.bytes.slice();
   }
@@ -256,14 +256,14 @@ export class StepFeatures extends StepSlot {
 
 const FILTER_SHIFT = 32 - Math.log2(OBSERVATION_FILTER_BITS);
 
-/** Position of a word's bit in the filter. */
+/** Computes the position of a word's bit in the observation's filter. */
 export function filterBit(short: number): number {
   return Math.imul(short, 0x9e3779b1) >>> FILTER_SHIFT;
 }
 
 const THOUGHT_SHIFT = 32 - Math.log2(THOUGHT_FILTER_BITS);
 
-/** Position of a word's bit in the thought's filter. */
+/** Computes the position of a word's bit in the thought's filter. */
 export function thoughtBit(short: number): number {
   return Math.imul(short, 0x9e3779b1) >>> THOUGHT_SHIFT;
 }

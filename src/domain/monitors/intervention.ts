@@ -25,7 +25,7 @@ export interface Intervention {
 /** Maximum length of an intervention text in UTF-16 units (contract document 4, "v1"). */
 export const INTERVENTION_CHARACTERS = 1200;
 
-/** "step 4", "steps 4, 7 and 9". */
+/** Writes the indices of steps: "step 4", "steps 4, 7 and 9". */
 function nameSteps(steps: readonly number[]): string {
   if (steps.length === 1) return `step ${steps[0]}`;
   return `steps ${steps.slice(0, -1).join(', ')} and ${steps.at(-1)}`;

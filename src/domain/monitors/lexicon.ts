@@ -62,7 +62,7 @@ export const PROGRAM =
 /** Commands that show the content of files. */
 export const SHOWING_COMMAND = /^\W*(?:grep|egrep|rg|ag|cat|head|tail|less|journalctl|awk|sed -n|strings)\b/i;
 
-/** Actions that speak to a person. */
+/** Actions that send a message to a person. */
 export const SPEAKING =
   /^(?:respond|reply|message|say|speak|ask(?:_?(?:user|human|customer|client|person|question|follow_?up|clarif)\w*)?|talk|chat|tell|notify|send_message\w*|message_user|ask_user|respond_to_user|transfer_to_human\w*|escalate\w*|human\w*|user\w*)$/i;
 

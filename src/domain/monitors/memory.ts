@@ -46,7 +46,10 @@ export const COUNTER = {
   names_seen: 3,
   /** Repeats before this ordinal no longer count, because the agent has changed course since. */
   course: 4,
-  /** Edits since the last check, other than of documents, whose results do not show the new state. */
+  /**
+   * Edits since the last check. Edits of documents do not count, nor do edits whose result is unknown or shows the new
+   * state.
+   */
   unchecked: 5,
   /**
    * Changes in total, and steps that looked something up: lookups, checks, instructions, and calls with unknown inputs.
@@ -153,8 +156,8 @@ export class RunMemory {
   }
 
   /**
-   * The step at this distance before the current one, from 1 to `slotCount`. Valid until the next step or run
-   * is loaded.
+   * Returns the step at this distance before the current one, from 1 to `slotCount`. The object is valid until the next
+   * step or run is loaded.
    */
   slot(ago: number): StepSlot {
     return this.#slots[(this.steps - ago) % SLOTS]!;
@@ -165,7 +168,7 @@ export class RunMemory {
     return Math.min(this.steps, CALLS);
   }
 
-  /** The call at this distance before the current one, from 1 to `callCount`. */
+  /** Returns the call at this distance before the current one, from 1 to `callCount`. */
   call(ago: number): CallRecord {
     const at = ((this.steps - ago) % CALLS) * CALL_WORDS;
     return {
@@ -176,7 +179,7 @@ export class RunMemory {
     };
   }
 
-  /** Only the hash of a call; unlike `call`, it creates no object. */
+  /** Returns only the hash of a call. Unlike `call`, it creates no object. */
   callHash(ago: number): number {
     return this.#calls[((this.steps - ago) % CALLS) * CALL_WORDS]!;
   }

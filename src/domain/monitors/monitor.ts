@@ -10,8 +10,8 @@ export interface Monitor {
   weights: Readonly<Record<BuiltInProfileName, number>>;
   /**
    * `loop`: the run repeats itself. All loop monitors share one streak, so that an agent is told only once.
-   * `standstill`: the run makes no progress in another way.
-   * `fault`: one step was wrong; the cause may lie far back.
+   * `standstill`: the run makes no progress in another way. `fault`: one step was wrong; its cause may be many steps
+   * earlier.
    */
   failure: 'loop' | 'standstill' | 'fault';
   /** Scores a step that `memory` does not contain yet. May update the memory's counters and averages. */

@@ -57,7 +57,7 @@ function roundScore(score: number): number {
 /** The monitors' judges, in the order of MONITOR_NAMES. */
 const JUDGES = MONITOR_NAMES.map((name) => MONITORS[name].judge);
 
-/** Weighted mean of the scores; the plain mean when all weights are zero. */
+/** Computes the weighted mean of the scores; the plain mean when all weights are zero. */
 function weighScores(scores: MonitorScores, profile: MonitorProfile): number {
   let sum = 0;
   let weights = 0;

@@ -267,7 +267,7 @@ function judge(step: StepFeatures, memory: RunMemory): Finding {
   ].reduce(chooseFinding, judgeParaphrase(step, memory));
 }
 
-/** Counts this step together with the earlier ones that say the same. */
+/** Makes the finding for a repetition. It counts the current step and the earlier steps in `evidence`. */
 function tellRepeats(scores: readonly number[], kind: string, evidence: readonly number[]): Finding {
   const count = evidence.length + 1;
   return { score: scoreCount(scores, count), kind, steps: orderEvidence(evidence), count };

@@ -44,8 +44,8 @@ const SOURCE_SCORE = 0.55;
 /** Scores by number of consecutive steps without a word of the task. */
 const STRAY_SCORES = [0, 0, 0.1, 0.25, 0.4, 0.55, 0.65, 0.75, 0.85] as const;
 /**
- * Additional steps required if the agent recently spoke to a person. The person sees the direction, and may have asked
- * for it.
+ * Additional steps required if the agent recently sent a message to a person. The person sees what the agent does, and
+ * may have asked for it.
  */
 const TALK_STEPS = 3;
 /**
@@ -160,7 +160,7 @@ function judgeOpening(step: StepFeatures, memory: RunMemory, shared: number): Fi
   return missing ? source : NO_FINDING;
 }
 
-/** Whether the agent recently spoke to a person. */
+/** Whether the agent recently sent a message to a person. */
 function isTalking(memory: RunMemory): boolean {
   for (let ago = 1; ago <= memory.slotCount; ago++) if (memory.slot(ago).has(FLAG.speaks)) return true;
   return false;

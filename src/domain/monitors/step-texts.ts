@@ -44,8 +44,8 @@ const COUNTS = Object.keys(COUNT).length;
 const WORD = { function: 1, negation: 2, retry: 4 } as const;
 
 /**
- * [mask, then for each slot a hash and the word's properties]. A hash is in its own slot or in the next free
- * one.
+ * Makes a hash table of the lexicons: [mask, then for each slot a hash and the word's properties]. A hash is in its own
+ * slot or in the next free one.
  */
 function packLexicon(kinds: readonly (readonly [Lexicon, number])[]): Uint32Array {
   const words = new Map<number, number>();

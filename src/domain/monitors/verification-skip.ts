@@ -58,7 +58,7 @@ function isReadBack(step: StepFeatures, memory: RunMemory): boolean {
   for (let ago = 1; ago <= memory.slotCount; ago++) {
     const past = memory.slot(ago);
     if (!past.has(FLAG.edits)) continue;
-    // Only some words of a long edit are kept, so the file's name may be missing.
+    // Only some words of a long edit are kept, so the file's name may be missing. Then any read counts.
     if (past.wordCount === INPUT_WORDS) return true;
     let shared = 0;
     for (let i = 0; i < step.wordCount; i++)

@@ -29,7 +29,7 @@ export function mixHash(value: number): number {
   return (h ^ (h >>> 16)) >>> 0;
 }
 
-/** FNV-1a over UTF-16 units, scrambled. Never 0: 0 means "none". */
+/** Hashes a text: FNV-1a over UTF-16 units, scrambled. Never returns 0, which means "none". */
 export function hashText(text: string, seed = 0): number {
   let h = FNV_OFFSET ^ seed;
   for (let i = 0; i < text.length; i++) h = Math.imul(h ^ text.charCodeAt(i), FNV_PRIME);
@@ -240,7 +240,7 @@ export function hashLexicon(words: string): Lexicon {
   return new Lexicon(words.trim().split(/\s+/).map(hashWord));
 }
 
-/** Sixteen bits of a word's hash, never 0, as kept in memory. */
+/** Shortens a word's hash to the sixteen bits that are kept in memory; never returns 0. */
 export function shortHash(hash: number): number {
   return hash & 0xffff || 1;
 }
@@ -310,7 +310,10 @@ export class WordSet {
   }
 }
 
-/** Dice overlap of two sorted sets: 1 the same, 0 nothing in common. Two empty sets have nothing in common. */
+/**
+ * Computes the Dice overlap of two sorted sets: 1 if they are the same, 0 if they have nothing in common. Two empty
+ * sets have nothing in common.
+ */
 export function overlapOf(a: Uint16Array, aCount: number, b: Uint16Array, bCount: number): number {
   if (aCount === 0 || bCount === 0) return 0;
   let i = 0;
@@ -372,7 +375,7 @@ export class Sketch {
   }
 }
 
-/** Squared length of a sketch. */
+/** Computes the squared length of a sketch. */
 export function squareOf(a: Int8Array): number {
   let sum = 0;
   for (let i = 0; i < SKETCH_DIMENSIONS; i++) sum += a[i]! * a[i]!;
@@ -380,7 +383,7 @@ export function squareOf(a: Int8Array): number {
 }
 
 /**
- * Cosine of two sketches; 0 when one is empty. For a caller that compares `a` with many sketches.
+ * Computes the cosine of two sketches; 0 when one is empty. For a caller that compares `a` with many sketches.
  * @param square `squareOf(a)`
  */
 export function cosineTo(a: Int8Array, square: number, b: Int8Array): number {
@@ -394,7 +397,7 @@ export function cosineTo(a: Int8Array, square: number, b: Int8Array): number {
   return square === 0 || bb === 0 ? 0 : dot / Math.sqrt(square * bb);
 }
 
-/** Cosine of two sketches; 0 when one is empty. */
+/** Computes the cosine of two sketches; 0 when one is empty. */
 export function cosineOf(a: Int8Array, b: Int8Array): number {
   return cosineTo(a, squareOf(a), b);
 }

@@ -54,7 +54,10 @@ export function findPatterns(trace: Trace): PatternCandidate[] {
   }
 }
 
-/** Like `findPatterns`, but it yields after each step, so that the caller can let other work run. */
+/**
+ * Finds the patterns of a trace like `findPatterns`, but yields after each step, so that the caller can let other work
+ * run.
+ */
 export function* findPatternsInParts(trace: Trace): Generator<undefined, PatternCandidate[]> {
   const { steps } = trace;
   const monitor = new TraceMonitor(trace);
@@ -212,7 +215,7 @@ function joinDeadEnds(kept: string, added: string): string {
   return joined;
 }
 
-/** Cosine of two unit vectors. */
+/** Computes the cosine of two unit vectors. */
 function cosine(a: Float32Array, b: Float32Array): number {
   let sum = 0;
   for (let i = 0; i < a.length; i++) sum += a[i]! * b[i]!;

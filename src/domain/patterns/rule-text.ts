@@ -10,9 +10,9 @@ import { COMMON_WORDS, TECHNICAL_WORDS } from './common-words.ts';
 
 /** What a run reveals about the words of a text. */
 export interface RunWords {
-  /** The replacement for the value, if it is one of the run's values. */
+  /** Finds the replacement for the value; undefined if it is not one of the run's values. */
   find(value: string): string | undefined;
-  /** The longest value of the run that begins here, with its end and its replacement. */
+  /** Finds the longest value of the run that begins here, with its end and its replacement. */
   match(text: string, at: number): { start: number; end: number; phrase: string } | undefined;
   /** Whether the word names a tool or an argument. */
   isTerm(word: string): boolean;
@@ -321,7 +321,7 @@ function judgeMixed(word: string, { run }: Place): string | null {
 function judgeJoined(word: string, { text, start, end, run }: Place): string | null {
   const known = run.find(word);
   if (known !== undefined) return known;
-  // A call, or the source of a value that was already replaced.
+  // The name of a call stays, and so does the source that replaced a value.
   if (text.charAt(end) === '(' || text.slice(0, start).endsWith(' listed by ')) return null;
   const parts = word.split(/[_@#.'’-]+/).filter(Boolean);
   if (parts.length === 0) return null;
@@ -331,7 +331,7 @@ function judgeJoined(word: string, { text, start, end, run }: Place): string | n
 function judgeLetters(word: string, place: Place): string | null {
   const { text, start, end, run } = place;
   if (/^[\p{Ll}\p{M}]/u.test(word)) {
-    // In lower case: a term, unless it is a meaningless code with a capital inside.
+    // A word that begins with a small letter is a term, unless it is a meaningless code with capitals inside.
     return word.length >= 20 &&
       !/[-.'’]/.test(word) &&
       /\p{Lu}.*\p{Lu}.*\p{Lu}/u.test(word) &&
@@ -354,7 +354,7 @@ function judgeLetters(word: string, place: Place): string | null {
     return null;
   if (CALENDAR.test(plain)) return 'a date';
   if (/[-.]/.test(plain)) return judgeCompound(plain, place);
-  // An environment variable.
+  // An environment variable stays.
   if (/^[A-Z]{4,}$/.test(plain) && (/[`$]$/.test(text.slice(0, start)) || next.startsWith('='))) return null;
   if (/^[A-Z]{5,}$/.test(plain) && isCutOff(plain.toLowerCase())) return null;
   if (/^\p{Lu}{2,}$/u.test(plain)) return plain.length > 5 && plain.length !== 6 ? 'a name' : 'a code';

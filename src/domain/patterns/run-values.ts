@@ -297,7 +297,9 @@ function isFieldName(key: string): boolean {
   return !/[^\x00-\x7f]/.test(key) && (splitWords(key).some(isKnownWord) || /^[a-z]+$/.test(key));
 }
 
-/** Names the kind of a value in the words of its key; by its form if the key has no common words. */
+/**
+ * Names the kind of a value in the words of its key. If the key has no common words, names it by the form of the value.
+ */
 function nameKind(key: string, parent: string, text: string): string {
   const isGeneral = key === 'id' || key === 'value' || key === '' || key === 'key';
   const own = splitWords(isGeneral ? parent : key);

@@ -417,7 +417,7 @@ function readFields(input: string): Record<string, unknown> | null {
 // ---------------------------------------------------------------------------------------------------------------
 // Calls in words
 
-/** Short form of a call: the tool and a short input. */
+/** Writes the short form of a call: the tool and a short input. */
 function nameAction(step: TraceStep, values: RunValues): string {
   if (isShell(step.action)) return sayCommand(step, 80, values) || oneLine(values.text(step.action), 80);
   const input = step.action_input.trim();

@@ -265,7 +265,7 @@ export class RunColumns<Run> {
   }
 }
 
-/** NaN stands for a missing number. */
+/** Converts NaN, which stands for a missing number, to null. */
 function toNull(value: number): number | null {
   return Number.isNaN(value) ? null : value;
 }
