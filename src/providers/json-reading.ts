@@ -14,22 +14,22 @@ const MAX_COUNT = 10 ** 12;
 
 export type JsonObject = Record<string, unknown>;
 
-/** The value as an object; an empty one for any other value. */
+/** Returns the value as an object; an empty object for any other value. */
 export function asObject(value: unknown): JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as JsonObject) : {};
 }
 
-/** The value as an array; an empty one for any other value. */
+/** Returns the value as an array; an empty array for any other value. */
 export function asArray(value: unknown): unknown[] {
   return Array.isArray(value) ? value : [];
 }
 
-/** The value if it is a non-empty string, otherwise null. */
+/** Returns the value if it is a non-empty string, otherwise null. */
 export function asText(value: unknown): string | null {
   return typeof value === 'string' && value !== '' ? value : null;
 }
 
-/** The value if it is a count (a whole number from 0 to MAX_COUNT), otherwise null. */
+/** Returns the value if it is a count (a whole number from 0 to MAX_COUNT), otherwise null. */
 export function asCount(value: unknown): number | null {
   const count = typeof value === 'object' ? roundedNumber(value) : value;
   return Number.isInteger(count) && (count as number) >= 0 && (count as number) <= MAX_COUNT
@@ -42,7 +42,9 @@ export function asIndex(value: unknown): number | null {
   return typeof value === 'string' && /^\d{1,9}$/.test(value) ? Number(value) : asCount(value);
 }
 
-/** The value under the first of the two names that is present. Providers accept camelCase and snake_case alike. */
+/**
+ * Returns the value under the first of the two names that is present. Providers accept camelCase and snake_case alike.
+ */
 export function pick(object: JsonObject, name: string, otherName: string): unknown {
   return object[name] ?? object[otherName];
 }

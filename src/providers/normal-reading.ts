@@ -106,7 +106,7 @@ export function mediaFromData(
   return { type: 'media', kind, media_type: mediaType, source: 'base64', data };
 }
 
-/** The `kind` of a media block with this MIME type; `file` if the type is unknown. */
+/** Returns the `kind` of a media block with this MIME type; `file` if the type is unknown. */
 export function mediaKind(mediaType: string | null): Extract<TurnBlock, { type: 'media' }>['kind'] {
   const type = mediaType?.split('/')[0];
   if (type === 'image' || type === 'audio' || type === 'video') return type;
@@ -270,8 +270,8 @@ class OpenCalls {
       result.call_id = withId.answered?.id ?? result.call_id;
       return;
     }
-    // Paired by name and order: the oldest call of that tool without a result. This ignores an id that the client made
-    // up for a call without an id.
+    // The result is paired by name and order with the oldest call of that tool without a result. This ignores an id
+    // that the client made up for a call without an id.
     const waiting = result.name === null ? undefined : this.#unnamed.get(result.name);
     const id = waiting?.ids[waiting.answered];
     if (waiting !== undefined && id !== undefined) waiting.answered += 1;

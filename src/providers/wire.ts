@@ -113,7 +113,7 @@ export interface Wire<S extends ApiShape = ApiShape> {
   readonly has_call_ids: boolean;
   /** Name of the operation in OpenTelemetry's GenAI conventions. */
   readonly span_operation: 'chat' | 'generate_content' | 'text_completion';
-  /** The kind of a coding agent's side call; null for a call of the work itself. */
+  /** Determines the kind of a coding agent's side call; null for a call of the work itself. */
   findSideCall(request: NormalRequest, offersTools: boolean): SideKind | null;
   /** Whether a run can be golden if its turns have this wire format. */
   readonly can_be_golden: boolean;

@@ -121,7 +121,7 @@ class TextAnswerReader implements AnswerReader {
   }
 }
 
-/** Bedrock's own response headers, which an error answer has too. */
+/** Reads the counts in Bedrock's own response headers, which an error answer has too. */
 function readUsageHeaders(headers: readonly string[]): TokenUsage {
   const read = (name: string): number | null => {
     const value = readHeader(headers, name);

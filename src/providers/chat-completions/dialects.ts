@@ -1,7 +1,7 @@
 /**
- * Tables of how servers that speak chat-completions differ from OpenAI's. The body decides which row applies, not
- * the host, because a server can have many host names. Each row names a server and the source of its form. Pure;
- * runs where stored copies are read.
+ * Tables of how servers with the chat-completions API differ from OpenAI's. The body decides which row applies, not the
+ * host, because a server can have many host names. Each row names a server and the source of its form. Pure; runs where
+ * stored copies are read.
  */
 
 import type { TokenUsage } from '../../domain/exchange.ts';
@@ -130,7 +130,7 @@ export const CHAT_STOPS: Readonly<Record<string, TurnStop>> = {
   abort: 'error',
 };
 
-/** The value at a row's place. */
+/** Reads the value at a row's place. */
 function valueAt(object: JsonObject, { path }: Row): unknown {
   let value: unknown = object;
   for (const name of path) value = asObject(value)[name];

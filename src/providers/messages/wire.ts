@@ -56,7 +56,8 @@ export const messages: Wire<'messages'> = {
 };
 
 /**
- * Claude on Vertex AI: `…/publishers/anthropic/models/{model}:rawPredict`, a Messages body with the model in the path.
+ * Whether the path is that of Claude on Vertex AI, `…/publishers/anthropic/models/{model}:rawPredict`: a Messages body
+ * with the model in the path.
  */
 function isRawPredict(path: string): boolean {
   if (!endsWithVerb(path, 'rawPredict') && !endsWithVerb(path, 'streamRawPredict')) return false;
