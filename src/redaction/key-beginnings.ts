@@ -20,7 +20,7 @@ export class WordIndex<Word extends { readonly text: string }> {
     }
   }
 
-  /** Words that begin with the two bytes, in order. */
+  /** Lists the words that begin with the two bytes, in order. */
   list(first: number, second: number): readonly Word[] {
     const number = this.#numbers[(first << 8) | second]!;
     return number === 0 ? this.#none : this.#lists[number]!;

@@ -101,19 +101,23 @@ const kindCosts = Uint8Array.from(KIND_COSTS, (char) => Number.parseInt(char, 36
 const letterCosts = Uint8Array.from(LETTER_COSTS, (char) => Number.parseInt(char, 36));
 const triples = Buffer.from(TRIPLES, 'base64');
 
-/** Half bits that tell which of ten digits it is. */
+/** Cost of a digit in half bits: the information that tells ten digits apart. */
 export const COST_OF_DIGIT = 7;
 /** Added to a letter's cost if the letter and the two before it occur together in words, and if they do not. */
 const KNOWN_TRIPLE = -2;
 const UNKNOWN_TRIPLE = 8;
 
-/** The cost of a kind in half bits. @param before the four kinds before it, two bits each, the last one lowest */
+/**
+ * Returns the cost of a kind of character, in half bits.
+ * @param before the four kinds before it, two bits each, the last one lowest
+ */
 export function costOfKind(before: number, kind: number): number {
   return kindCosts[before * 4 + kind]!;
 }
 
 /**
- * The cost, in half bits, of a letter (0 to 25) after the last two letters of its word; {@link FIRST_LETTER} if absent.
+ * Returns the cost, in half bits, of a letter (0 to 25) after the last two letters of its word; {@link FIRST_LETTER} if
+ * absent.
  */
 export function costOfLetter(beforeLast: number, last: number, letter: number): number {
   const cost = letterCosts[last * 26 + letter]!;
