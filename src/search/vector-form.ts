@@ -1,8 +1,8 @@
 /** A form in which an exact index keeps vectors. Pure; any thread. */
 export interface VectorForm<Numbers extends Int16Array | Uint8Array> {
-  /** How many numbers a vector of this many dimensions takes. */
+  /** Returns how many numbers a vector of this many dimensions takes. */
   count(dimensions: number): number;
-  /** Memory for this many numbers. */
+  /** Allocates memory for this many numbers. */
   make(numbers: number): Numbers;
   /** Writes a vector at the beginning of `into`. */
   write(vector: Float32Array, into: Numbers): void;

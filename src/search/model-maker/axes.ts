@@ -41,7 +41,10 @@ export function findAxes(rows: readonly SparseRow[], width: number, count: numbe
   return basis;
 }
 
-/** Gram-Schmidt over the columns, twice for each, because one pass is too inexact if columns are nearly parallel. */
+/**
+ * Makes the columns orthonormal, in place, by Gram-Schmidt: two passes for each column, because one is too inexact if
+ * columns are nearly parallel.
+ */
 function orthonormalise(basis: Float32Array, width: number, count: number): void {
   const columns = Array.from({ length: count }, (_, c) =>
     Float64Array.from({ length: width }, (_, row) => basis[row * count + c]!),

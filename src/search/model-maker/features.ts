@@ -17,7 +17,7 @@ export const SKETCH = 3_840;
 /** Base that fits three characters of 1 … 256 into one number. */
 export const BASE = 257;
 export const KIND_STRIDE = BASE ** 3;
-/** Two rounds of multiplication modulo primes near 2^24; the multipliers are arbitrary. */
+/** A hash multiplies twice, each time modulo a prime near 2^24. The multipliers are arbitrary. */
 export const PRIMES = [16_777_213, 16_777_199] as const;
 export const MULTIPLIERS = [11_400_714, 7_919_113] as const;
 /** Weight of the pieces of very common words, relative to other pieces. */
@@ -29,7 +29,7 @@ export const COMMON_WORDS =
     ' ',
   );
 
-/** Full hash of a piece, from its number. */
+/** Computes the full hash of a piece from its number. */
 function mix(key: number): number {
   return (((key * MULTIPLIERS[0]) % PRIMES[0]) * MULTIPLIERS[1]) % PRIMES[1];
 }
@@ -90,7 +90,7 @@ export function splitWords(ids: readonly number[]): number[][] {
   return words;
 }
 
-/** Weight of a piece that occurs `count` times. */
+/** Computes the weight of a piece that occurs `count` times. */
 export function dampCount(count: number): number {
   return count < 1 ? count : 1 + Math.log(count);
 }

@@ -7,7 +7,7 @@ import { INNER_ID, PAD_ID, START_ID, UNKNOWN_ID } from './features.ts';
 /** Maximum tokens per text; later ones are cut off. */
 const TOKENS_MAX = 2_048;
 
-/** Printable substitutes for the 256 bytes in a byte-level tokenizer (as in GPT-2). */
+/** Lists printable substitutes for the 256 bytes in a byte-level tokenizer (as in GPT-2). */
 function listByteCharacters(): string[] {
   const isPrintable = (byte: number) =>
     (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || (byte >= 174 && byte <= 255);
