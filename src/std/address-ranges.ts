@@ -1,5 +1,5 @@
 /**
- * Tells whether an IP address is public, private, or never to be connected to (clouds' credential services, for
+ * Determines whether an IP address is public, private, or never to be connected to (clouds' credential services, for
  * example). Callers check the addresses that a client names. Any thread.
  */
 import { BlockList, isIP } from 'node:net';

@@ -2,10 +2,10 @@
  * The key that encrypts all customer content, and its operations: derive a separate key for each purpose, encrypt and
  * decrypt bytes, and make opaque names. Any thread; the key is passed between threads as plain bytes.
  *
- * Sealed: [12 bytes salt][u32 number][ciphertext][16 bytes tag], big-endian: AES-256-GCM (NIST SP 800-38D) under a key
- * derived from the purpose's key and the salt by HKDF-SHA256 (RFC 5869). The sealer draws one salt and then counts, so
- * a key never uses a nonce twice, however much is sealed. Random nonces would be safe for only 2^32 messages. The
- * location of the bytes is authenticated: they do not open at another location.
+ * Layout of sealed bytes: [12 bytes salt][u32 number][ciphertext][16 bytes tag], big-endian. They are sealed with
+ * AES-256-GCM (NIST SP 800-38D) under a key derived from the purpose's key and the salt by HKDF-SHA256 (RFC 5869). The
+ * sealer draws one salt and then counts, so a key never uses a nonce twice, however much is sealed. Random nonces would
+ * be safe for only 2^32 messages. The location of the bytes is authenticated: they do not open at another location.
  */
 import {
   createCipheriv,

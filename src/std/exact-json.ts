@@ -188,8 +188,8 @@ function putBack(value: unknown, numbers: readonly RawNumber[]): unknown {
 const LONG_NUMBER = /(?:^|[:,[])[ \t\r\n]*-?(?:[\d.]{16}|[\d.]+[eE])/;
 
 /**
- * Like {@link parseExact} if the text contains a number that a double may round; otherwise like `JSON.parse`, which
- * is ten times as fast. `JSON.parse` reads `1.0` as 1.
+ * Parses JSON like {@link parseExact} if the text contains a number that a double may round; otherwise like
+ * `JSON.parse`, which is ten times as fast. `JSON.parse` reads `1.0` as 1.
  * @throws SyntaxError
  */
 export function parseUnrounded(text: string, bound?: NumberBound): unknown {

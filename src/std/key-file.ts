@@ -4,7 +4,7 @@
 import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs';
 import { DATA_KEY_BYTES } from './data-key.ts';
 
-/** Largest file: a key in any form, with white space. */
+/** Maximum size of the file: enough for a key in any form, with white space. */
 const FILE_BYTES_MAX = 4_096;
 /** Least number of different bytes in a key; random bytes have more. */
 const DISTINCT_BYTES_MIN = 16;

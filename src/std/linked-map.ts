@@ -60,7 +60,7 @@ export class LinkedMap<K, V> {
     return true;
   }
 
-  /** The keys, in no particular order. The entry of a returned key may be deleted meanwhile. */
+  /** Returns the keys, in no particular order. The entry of a returned key may be deleted meanwhile. */
   keys(): IterableIterator<K> {
     return this.#entries.keys();
   }

@@ -17,7 +17,9 @@ export function findNearestName(typed: string, names: readonly string[]): string
     : null;
 }
 
-/** Levenshtein distance: insertions, deletions and substitutions from one word to the other. */
+/**
+ * Computes the Levenshtein distance: the number of insertions, deletions and substitutions from one word to the other.
+ */
 function countEdits(from: string, to: string): number {
   let previous = Array.from({ length: to.length + 1 }, (_, index) => index);
   for (let i = 1; i <= from.length; i += 1) {

@@ -5,13 +5,13 @@
 
 /** A stream of reproducible numbers. */
 export interface Prng {
-  /** A whole number in 0 … 2^32 − 1. */
+  /** Returns a whole number in 0 … 2^32 − 1. */
   uint32(): number;
-  /** A number in [0, 1) with 32 bits of resolution. */
+  /** Returns a number in [0, 1) with 32 bits of resolution. */
   float(): number;
-  /** A whole number in 0 … bound − 1; `bound` in 1 … 2^32. */
+  /** Returns a whole number in 0 … bound − 1; `bound` in 1 … 2^32. */
   below(bound: number): number;
-  /** True with the given probability. */
+  /** Returns true with the given probability. */
   chance(probability: number): boolean;
 }
 

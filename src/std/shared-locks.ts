@@ -21,7 +21,7 @@ export class SharedLocks {
     this.#nowMs = nowMs;
   }
 
-  /** Memory for {@link SharedLocks}, to be shared by all threads. */
+  /** Allocates memory for {@link SharedLocks}, to be shared by all threads. */
   static allocate(): SharedArrayBuffer {
     return new SharedArrayBuffer(WORDS * Int32Array.BYTES_PER_ELEMENT);
   }
@@ -64,7 +64,7 @@ export class SharedLocks {
   }
 }
 
-/** Seconds of the clock; never 0, which means free. */
+/** Converts a time to seconds; never returns 0, which means free. */
 function toStamp(now_ms: number): number {
   return (Math.floor(now_ms / 1_000) % 0x7fff_ffff) + 1;
 }

@@ -17,7 +17,10 @@ export function syncPath(path: string): void {
   }
 }
 
-/** Like {@link syncPath}, without blocking the thread. @throws a file system error, with the path */
+/**
+ * Syncs a path like {@link syncPath}, without blocking the thread.
+ * @throws a file system error, with the path
+ */
 export async function syncPathAside(path: string): Promise<void> {
   const file = await open(path, 'r');
   try {

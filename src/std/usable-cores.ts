@@ -10,7 +10,7 @@ import { join } from 'node:path';
 interface CoreSources {
   /** Number of cores on which this process may run. */
   parallelism: number;
-  /** Text of a file; null if it does not exist. */
+  /** Reads the text of a file; null if the file cannot be read. */
   read(path: string): string | null;
 }
 
@@ -45,7 +45,10 @@ export function countUsableCores({ parallelism, read }: CoreSources = SYSTEM): n
   return Math.max(1, Math.floor(cores));
 }
 
-/** Version 2: "max 100000", or microseconds and the length of the period. */
+/**
+ * Reads the limit in cores from version 2 of cgroups, whose file has "max 100000" (no limit), or a quota and a period
+ * in microseconds; null without a limit.
+ */
 function readUnified(read: CoreSources['read'], path: string): number | null {
   for (const root of [ROOT, join(ROOT, 'unified')]) {
     const [quota, period] = (read(join(root, path, 'cpu.max')) ?? '').trim().split(' ');
@@ -54,7 +57,7 @@ function readUnified(read: CoreSources['read'], path: string): number | null {
   return null;
 }
 
-/** Version 1: −1 means no limit. */
+/** Reads the limit in cores from version 1 of cgroups, where a quota of −1 means no limit; null without a limit. */
 function readFirst(read: CoreSources['read'], controllers: string, path: string): number | null {
   for (const folder of [controllers, 'cpu']) {
     const quota = Number(read(join(ROOT, folder, path, 'cpu.cfs_quota_us')) ?? Number.NaN);

@@ -146,7 +146,7 @@ function readFrame(bytes: Uint8Array, at: number): Frame | null {
   return end <= bytes.length ? { end, has_data: true } : null;
 }
 
-/** Least byte first. */
+/** Reads a whole number of `size` bytes, least byte first. */
 function readNumber(bytes: Uint8Array, at: number, size: number): number {
   let value = 0;
   for (let i = size - 1; i >= 0; i--) value = value * 256 + bytes[at + i]!;
