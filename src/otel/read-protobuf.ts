@@ -49,7 +49,9 @@ export function countPointsProtobuf(body: Uint8Array): number {
 
 type ReadRecord<Record> = (bytes: Uint8Array, origin: Origin, meter: OtlpMeter) => Record;
 
-/** Export…ServiceRequest → Resource… → Scope… → records: all signals use the same field numbers. */
+/**
+ * Reads the records of an Export…ServiceRequest: Resource… → Scope… → records. All signals use the same field numbers.
+ */
 function readRequest<Record>(body: Uint8Array, readRecord: ReadRecord<Record>): Record[] {
   const meter = new OtlpMeter();
   const records: Record[] = [];
