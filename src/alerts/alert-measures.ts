@@ -134,7 +134,10 @@ function exact(value: number | null): Measured {
   return { value, problem: value === null ? 'it is not known' : '' };
 }
 
-/** @throws Error with the reason why the captures cannot be read */
+/**
+ * Parses the captures' answer.
+ * @throws Error with the reason why the captures cannot be read
+ */
 function readJson<Value>(answer: CaptureAnswer): Value {
   if (answer.type === 'json') return JSON.parse(Buffer.from(answer.json).toString()) as Value;
   throw new Error('detail' in answer ? answer.detail : 'nothing is captured');
