@@ -1,9 +1,8 @@
 /**
  * Finds the run of a request from headers that its client sends anyway: coding agents number their sessions for their
- * providers' caches and logs. docs/clients.md has the table with the source of each header. Pure; runs where stored
- * copies are indexed.
- * An agent that another agent started has its own run within the session. So do an agent's side calls. Runs get
- * the same names as from the clients' hooks (src/hooks), so that a captured run and a monitored one match.
+ * providers' caches and logs. docs/clients.md has the table with the source of each header. Pure; any thread. An agent
+ * that another agent started has its own run within the session. So do an agent's side calls. Runs get the same names
+ * as from the clients' hooks (src/hooks), so that a captured run and a monitored one match.
  */
 import { isCredentialHeader } from '../redaction/header-names.ts';
 import { MASK } from '../redaction/mask.ts';

@@ -1,8 +1,8 @@
 /**
  * The steps of a finished run, many in one row. A row's key has the index of its last step. So the first row whose key
  * is at least an index contains the step with that index, if the run has this step. A run that is not finished, or that
- * an earlier version finished, has a row for each step in another table. Pure; server threads. The value of such a row
- * is [u8 1][raw deflate of JSON]; the JSON has a list for each field ({@link StepColumns}).
+ * an earlier version finished, has a row for each step in another table. Pure; server threads and the command line. The
+ * value of a row with many steps is [u8 1][raw deflate of JSON]; the JSON has a list for each field (`StepColumns`).
  */
 import { deflateRawSync, inflateRawSync } from 'node:zlib';
 import type { Intervention } from './monitors/intervention.ts';

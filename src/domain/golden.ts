@@ -1,6 +1,6 @@
 /**
  * The rule for golden runs: there is proof that the copy is complete and that the run went well
- * (`supports_universal_claims` in a trace). Pure; runs on the command line and in rounds.
+ * (`supports_universal_claims` in a trace). Pure; capture reader, command line.
  *
  * A run is golden when
  *  - it has a turn, and every exchange was captured completely: not truncated, not unreadable, and not

@@ -1,4 +1,4 @@
-/** The rows of patterns in `main.mdb`: their tables, keys and values. Pure; actor threads and the command line. */
+/** The rows of patterns in `main.mdb`: their tables, keys and values. Pure; any thread. */
 import { createHash } from 'node:crypto';
 import { BLOCK_NUMBERS, convertNumbers, countBlocks, NUMBER_BITS } from '../std/block-numbers.ts';
 import type { NewPattern, Pattern, PatternScope, Tier } from './pattern.ts';

@@ -1,4 +1,4 @@
-/** One step of a trace. Pure; server threads and actor threads. */
+/** One step of a trace. Pure; server threads, actor threads and the command line. */
 
 /** One step: thought, action and result. */
 export interface TraceStep {

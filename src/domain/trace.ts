@@ -1,7 +1,7 @@
 /**
  * A trace: what an agent did from its task to its outcome, as steps, from either of the two submitted formats. From
  * here on texts are bounded and free of secrets: this form is queued, stored and turned into patterns. Pure; server
- * threads and actor threads.
+ * threads, actor threads and the command line.
  */
 
 import { createHash } from 'node:crypto';

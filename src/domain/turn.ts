@@ -1,8 +1,8 @@
 /**
  * The normal form of a model turn: request and answer in one vocabulary for all providers, so that code that makes
  * traces, teaches students or serves steps need not know seven wire formats. Types and rules without IO; used wherever
- * stored turns are read (command line, rounds) and by the student; never on the forward path. The vocabulary is that of
- * the Messages API, which is the most expressive. Anything that this vocabulary lacks is kept whole as `other`.
+ * stored turns are read, and by the student; never on the forward path. The vocabulary is that of the Messages API,
+ * which is the most expressive. Anything that this vocabulary lacks is kept whole as `other`.
  */
 
 import type { TokenUsage } from './exchange.ts';

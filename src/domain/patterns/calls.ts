@@ -1,7 +1,8 @@
 /**
  * Reads the calls of a v2 trace as steps. Each tool call of the model is a step; its observation is the tool result in
  * a later request. An answer without tool calls is a step `respond`; its observation is what the user said next. Reads
- * the messages format and the chat-completions format, and makes no assumptions about the JSON. Pure; server threads.
+ * the messages format and the chat-completions format, and makes no assumptions about the JSON. Pure; server threads
+ * and the command line.
  */
 
 import { stripClientWords } from '../client-words.ts';

@@ -1,7 +1,7 @@
 /**
  * Makes patterns from a trace, without a language model: finds the stretches in which the run failed and recovered,
- * describes each in words, and keeps the best three with different situations. The same trace gives the same
- * patterns. Pure; actor threads.
+ * describes each in words, and keeps the best three with different situations. The same trace gives the same patterns.
+ * Pure; actor threads and the command line.
  */
 
 import type { MonitorName } from '../monitors/names.ts';

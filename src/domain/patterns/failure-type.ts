@@ -1,6 +1,6 @@
 /**
- * Interprets the monitors' results for a trace: where it looped, and which monitor fired most in a stretch. Pure;
- * actor threads.
+ * Interprets the monitors' results for a trace: where it looped, and which monitor fired most in a stretch. Pure; actor
+ * threads and the command line.
  */
 
 import { MONITORS } from '../monitors/definitions.ts';

@@ -1,7 +1,7 @@
 /**
- * Decides whether a step failed, and finds the words of the failure: from its own flag, from the tool's answer, or
- * from the agent's next thought. In doubt, the step did not fail: a file that contains the word "error" is not a
- * failure. Pure; actor threads.
+ * Decides whether a step failed, and finds the words of the failure: from its own flag, from the tool's answer, or from
+ * the agent's next thought. In doubt, the step did not fail: a file that contains the word "error" is not a failure.
+ * Pure; actor threads and the command line.
  */
 
 import type { TraceStep } from '../trace-step.ts';

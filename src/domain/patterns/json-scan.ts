@@ -1,6 +1,6 @@
 /**
- * Scans the values of a JSON text with their keys, from the text itself. Numbers keep their digits; a truncated text
- * is read up to its end; Python's printed dictionaries are accepted. Pure; actor threads.
+ * Scans the values of a JSON text with their keys, from the text itself. Numbers keep their digits; a truncated text is
+ * read up to its end; Python's printed dictionaries are accepted. Pure; actor threads and the command line.
  */
 
 export interface ScannedValue {

@@ -1,4 +1,4 @@
-/** Runs the monitors over a finished trace, step by step. Pure; actor threads. */
+/** Runs the monitors over a finished trace, step by step. Pure; actor threads and the command line. */
 
 import { digestStep } from '../monitors/digest.ts';
 import { maskStep } from '../monitors/masked-step.ts';

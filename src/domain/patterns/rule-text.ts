@@ -1,9 +1,9 @@
 /**
- * Removes the values of a single run from a text. An id, name, address, amount, date or path is replaced by its
- * source if the run shows one (run-values.ts), otherwise by its kind ("an id"). Tool names, argument names, error
- * classes, commands, packages, flags and file types stay, because they are part of the rule. A capitalized word that
- * is neither common nor technical counts as a name. A word that cannot be classified is omitted ("…"). Pure; actor
- * threads.
+ * Removes the values of a single run from a text. An id, name, address, amount, date or path is replaced by its source
+ * if the run shows one (run-values.ts), otherwise by its kind ("an id"). Tool names, argument names, error classes,
+ * commands, packages, flags and file types stay, because they are part of the rule. A capitalized word that is neither
+ * common nor technical counts as a name. A word that cannot be classified is omitted ("…"). Pure; actor threads and the
+ * command line.
  */
 
 import { COMMON_WORDS, TECHNICAL_WORDS } from './common-words.ts';

@@ -1,7 +1,7 @@
 /**
  * The values of one run, each with its source: the task, the user's words, a tool's result, or the agent's own
  * arguments. A pattern names the source ("the payment id listed by get_user_details") instead of the value. The first
- * occurrence determines the source. Pure; actor threads.
+ * occurrence determines the source. Pure; actor threads and the command line.
  */
 
 import type { Trace } from '../trace.ts';

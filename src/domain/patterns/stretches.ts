@@ -2,7 +2,7 @@
  * Finds where a run got stuck and recovered. A stretch begins with a failure and ends with the step that worked: the
  * same call, repeated successfully, or another way to the same goal. A failure that the run gave up on is not a
  * stretch. If the run failed, no step is known to have worked, so its stretches contain only failures. If the outcome
- * is unknown, only a successful repetition proves a solution. Pure; actor threads.
+ * is unknown, only a successful repetition proves a solution. Pure; actor threads and the command line.
  */
 
 import { classifyOutcome } from '../run-summary.ts';

@@ -1,6 +1,6 @@
 /**
- * Makes texts of a trace safe to store and to quote: bounded, without secrets, control characters and split
- * characters. Pure; server threads and actor threads.
+ * Makes texts of a trace safe to store and to quote: bounded, without secrets, control characters and split characters.
+ * Pure; any thread.
  */
 
 import { MASK, maskText, SCAN_MARGIN_BYTES } from '../../redaction/mask.ts';

@@ -1,7 +1,7 @@
 /**
  * Describes a stretch of a run as a pattern: the situation, the attempts that failed, and the solution. The text uses
  * the run's own words, with each value replaced by its source (run-values.ts), inside fixed sentences. Pure; actor
- * threads.
+ * threads and the command line.
  */
 
 import { PATTERN_BOUNDS } from '../pattern.ts';
