@@ -1,9 +1,8 @@
 /**
  * Reads the stored copy of an exchange into the normal form of `src/domain/turn.ts`. The wire's own reader (`wires.ts`)
  * reads request and answer, each in one pass over its JSON; the index entry (`decode.ts`) is derived from the result.
- * Pure; runs in the capture process, the capture reader, the command line, on the student's thread and wherever traces
- * are made, never on a server thread. Never throws: unreadable parts are flagged with the reason, and the rest is
- * returned.
+ * Pure; runs where stored copies are read, and on the student's thread; never on a server thread. Never throws:
+ * unreadable parts are flagged with the reason, and the rest is returned.
  *
  * Bounds: a body is decoded to at most DECODED_BODY_BYTES, and a turn has at most NORMAL_TURN_ITEMS blocks, tools and
  * events. Time and memory are linear in those.
