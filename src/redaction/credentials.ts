@@ -1,6 +1,6 @@
 /**
- * The credentials of one request, and the forms in which an answer may echo them. Pure; runs in the capture process and
- * on server threads.
+ * The credentials of one request, and the forms in which an answer may echo them. Pure; runs where captures are written
+ * or erased, and on the main thread at the start.
  *
  * Sources: RFC 9110 (Authorization), RFC 6750 (Bearer), RFC 7617 (Basic), RFC 6265 (Cookie); AWS Signature Version 4.
  */

@@ -1,4 +1,4 @@
-/** Decides which headers hold a credential. Pure; runs where requests are captured and where errors are written. */
+/** Decides which headers hold a credential. Pure; any thread. */
 import { isCredentialName } from './credential-name.ts';
 
 /** Maximum length of a header's name. A longer name counts as that of a credential, so its value is not stored. */
