@@ -1,6 +1,7 @@
 /**
- * A folder with a sentence-transformers ONNX export, loaded: tokenizer, graph and pooling as one function from texts
- * to vectors. One graph run at a time, on one core. Compute threads; the session never leaves its thread.
+ * A folder with a sentence-transformers ONNX export, loaded: tokenizer, graph and pooling as one function from texts to
+ * vectors. One graph run at a time, on one core. Compute threads, and the thread of a round (src/teaching); the session
+ * never leaves its thread.
  */
 import { createHash } from 'node:crypto';
 import { existsSync, readFileSync, statSync } from 'node:fs';

@@ -1,6 +1,6 @@
 /**
  * Turns text into token ids. If a tokenizer handles each word between spaces separately, the tokens of words are
- * cached, because most words of a text have occurred before. Compute threads.
+ * cached, because most words of a text have occurred before. Compute threads, and the thread of a round (src/teaching).
  */
 import { createHash } from 'node:crypto';
 import type { Tokenizer } from '@huggingface/tokenizers';
