@@ -1,7 +1,7 @@
 /**
  * Converts a captured turn to spans of the GenAI conventions: one span for the exchange, and one for each tool call of
- * an earlier answer whose result the request contains for the first time, up to a bound. Pure; used by the exporting
- * capture reader.
+ * an earlier answer whose result the request contains for the first time, up to a bound. Pure; exporting capture
+ * reader, capture reader, command line.
  *
  * A run is a trace. Its id is derived from the run's name, and the ids of spans from the exchange's id, so a turn that
  * is sent twice gives the same spans. A client's `traceparent` takes precedence. A tool's duration is measured from the
