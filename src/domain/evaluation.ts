@@ -85,7 +85,7 @@ interface EvaluatedOutcome {
 
 /**
  * Evaluates steps as if they had been logged one by one.
- * @returns a generator that yields after each step, for a caller that must not block its thread
+ * @returns a generator that yields undefined after each step, for a caller that must not block its thread
  */
 export function* evaluateSteps(
   steps: Iterable<MonitorStep>,

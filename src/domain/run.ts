@@ -190,7 +190,10 @@ function countFired(counts: readonly number[], { fired }: StepOutcome): number[]
   return MONITOR_NAMES.map((name, at) => (counts[at] ?? 0) + (fired.includes(name) ? 1 : 0));
 }
 
-/** Copies the text, because a slice would keep the whole text of the step in memory, which may be megabytes. */
+/**
+ * Copies an intervention with its text, because a slice would keep the whole text of the step in memory, which may be
+ * megabytes. null stays null.
+ */
 function detach(intervention: Intervention | null): Intervention | null {
   return intervention === null ? null : { ...intervention, text: Buffer.from(intervention.text).toString() };
 }

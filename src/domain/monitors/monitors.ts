@@ -75,7 +75,10 @@ function advanceStreak(streak: Streak, fires: boolean): Streak {
   return calm >= CALM_STEPS ? { length: 0, level: 0, calm: 0 } : { ...streak, calm };
 }
 
-/** Updates the streaks and selects the monitor that intervenes at this step, if one has something new to say. */
+/**
+ * Updates the streaks and selects the monitor that intervenes at this step; null if no monitor has something new to
+ * say.
+ */
 function advanceStreaks(
   memory: RunMemory,
   scores: MonitorScores,

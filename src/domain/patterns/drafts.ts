@@ -55,8 +55,8 @@ export function findPatterns(trace: Trace): PatternCandidate[] {
 }
 
 /**
- * Finds the patterns of a trace like `findPatterns`, but yields after each step, so that the caller can let other work
- * run.
+ * Finds the patterns of a trace like `findPatterns`, but yields undefined after each step, so that the caller can let
+ * other work run.
  */
 export function* findPatternsInParts(trace: Trace): Generator<undefined, PatternCandidate[]> {
   const { steps } = trace;

@@ -12,7 +12,10 @@ import { COMMON_WORDS, TECHNICAL_WORDS } from './common-words.ts';
 export interface RunWords {
   /** Finds the replacement for the value; undefined if it is not one of the run's values. */
   find(value: string): string | undefined;
-  /** Finds the longest value of the run that begins here, with its end and its replacement. */
+  /**
+   * Finds the longest value of the run that begins at `at`, with its end and its replacement; undefined if none begins
+   * there.
+   */
   match(text: string, at: number): { start: number; end: number; phrase: string } | undefined;
   /** Whether the word names a tool or an argument. */
   isTerm(word: string): boolean;

@@ -108,7 +108,7 @@ class StretchFinder {
     return found;
   }
 
-  /** Finds a later success of the same call. */
+  /** Finds a later success of the same call; null if there is none within REACH steps. */
   #findRetry(start: number): Stretch | null {
     const { key, is_talk } = this.#verdicts[start]!;
     if (is_talk) return null;
@@ -130,8 +130,9 @@ class StretchFinder {
   }
 
   /**
-   * For a run that failed: finds a call that failed and was tried again, whether that helped or not. A single failure
-   * is not a dead end. Neither is a step that only looks, because an empty search result proves nothing.
+   * For a run that failed: finds a call that failed and was tried again, whether that helped or not; null if the call
+   * was not tried again. A single failure is not a dead end. Neither is a step that only looks, because an empty search
+   * result proves nothing.
    */
   #findDeadEnd(start: number): Stretch | null {
     const { key, is_talk, is_look } = this.#verdicts[start]!;
@@ -154,7 +155,7 @@ class StretchFinder {
     return failures.filter((at) => at <= last || tries.length === 1);
   }
 
-  /** Finds another call that reached the same goal. */
+  /** Finds another call that reached the same goal; null if there is none, or the run did not succeed. */
   #findDetour(start: number): Stretch | null {
     if (this.#outcome !== 'success') return null;
     const first = this.#verdicts[start]!;
