@@ -149,6 +149,7 @@ function inflate(
 /**
  * Checks whether bytes follow the compressed stream, which `node:zlib` does not report: `info` shows how many bytes it
  * has read. `node:zlib` reads gzip with several members completely.
+ * @returns the decoded bytes; if bytes follow, the undecoded bytes and an error
  */
 function judgeInflated(
   given: unknown,
@@ -160,7 +161,10 @@ function judgeInflated(
   return { bytes: buffer, error: null };
 }
 
-/** Decodes all frames of a zstd body. Of a truncated frame, it decodes the beginning. */
+/**
+ * Decodes all frames of a zstd body. Of a truncated frame, it decodes the beginning if `cutOff` is true.
+ * @returns the decoded bytes; for a truncated body without `cutOff`, the undecoded bytes and an error
+ */
 function inflateZstd(
   bytes: Uint8Array,
   maxOutputLength: number,

@@ -146,9 +146,11 @@ export function fingerprintConversation(
 export const remembered = new RememberedConversations();
 
 /**
- * Hashes the messages of a request. Messages whose hashes are remembered from an earlier request, apart from the first,
- * are not hashed again.
+ * Hashes the messages of a request. Messages whose hashes are remembered from an earlier request are not hashed again,
+ * except for the first message and the messages from the last answer on.
  * @param prefixes receives the hashes of all messages
+ * @returns the last answer's own hash (null without one), its index among the prefixes, and the index of its last
+ *   message (both -1 without an answer)
  */
 function addMessages(
   state: ChainState,
