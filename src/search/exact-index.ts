@@ -113,7 +113,10 @@ export class ExactIndex implements VectorIndex {
     return this.#places.has(id);
   }
 
-  /** @param into memory for the vector; new by default */
+  /**
+   * Returns a stored vector, with the numbers as the index stores them; undefined for an unknown id.
+   * @param into memory for the vector; new by default
+   */
   get(id: number, into?: Float32Array): Float32Array | undefined {
     const place = this.#places.get(id);
     if (place === undefined) return undefined;
