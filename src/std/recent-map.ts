@@ -25,7 +25,10 @@ export class RecentMap<K, V> {
     return this.#young.get(key) ?? this.#old.get(key);
   }
 
-  /** Finds only recently set entries. To keep an entry that only `get` finds, set it again. */
+  /**
+   * Returns the value of a recently set entry; undefined for any other key. To keep an entry that only `get` finds, set
+   * it again.
+   */
   getRecent(key: K): V | undefined {
     return this.#young.get(key);
   }
