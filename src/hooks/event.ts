@@ -121,7 +121,10 @@ function isTold(value: unknown): boolean {
   return value !== undefined && value !== null;
 }
 
-/** Reads the agent's text at the end of a turn. The monitors compare its claims with the results of tools. */
+/**
+ * Reads the agent's text at the end of a turn; null if the text or the turn's id is missing. The monitors compare its
+ * claims with the results of tools.
+ */
 function readAnswer(run: HookRun, event_name: string, given: Input): HookEvent | null {
   const thought = textOf(given.last_assistant_message);
   const turn = turnOf(given);
