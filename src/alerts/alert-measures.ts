@@ -121,7 +121,10 @@ export class AlertMeasures {
     return exact((measure === 'capture_faults' ? reasons?.length : writer?.indexing_behind?.seconds) ?? null);
   }
 
-  /** Copies dropped since the window began, or since the process started if that was later. */
+  /**
+   * Counts the copies that were dropped since the window began, or since the process started if that was later; null if
+   * no recent check could read the number.
+   */
   #countDropped({ window_s }: AlertRow, nowMs: number): number | null {
     const now = this.#dropped.at(-1);
     if (now === undefined) return null;
