@@ -203,7 +203,8 @@ export class StepFeatures extends StepSlot {
 
   /**
    * Loads a step's features.
-   * @param features of a digest, FEATURE_BYTES
+   * @param features of a digest
+   * @throws RangeError unless they have FEATURE_BYTES bytes
    */
   load(features: Uint8Array): void {
     if (features.length !== FEATURE_BYTES) throw new RangeError(`${features.length} bytes of features`);

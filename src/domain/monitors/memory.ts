@@ -139,7 +139,10 @@ export class RunMemory {
     this.#slots = Array.from({ length: SLOTS }, (_, at) => new StepSlot(buffer, SLOTS_AT + at * SLOT_BYTES));
   }
 
-  /** Loads a run's memory as it was before the current step. */
+  /**
+   * Loads a run's memory as it was before the current step.
+   * @throws RangeError unless it has MEMORY_BYTES bytes
+   */
   load(bytes: Uint8Array): void {
     if (bytes.length !== MEMORY_BYTES) throw new RangeError(`${bytes.length} bytes of memory`);
     this.bytes.set(bytes);

@@ -181,7 +181,10 @@ function readChoice(field: string, value: QueryValue, known: readonly string[]):
   throw new RunQueryError(message, value, nearest);
 }
 
-/** Reads `infinite_loop`, a part of names such as `loop`, or either with a number of steps: `infinite_loop>2`. */
+/**
+ * Reads `infinite_loop`, a part of names such as `loop`, or either with a number of steps: `infinite_loop>2`.
+ * @throws RunQueryError for any other text
+ */
 function readMonitor(word: QueryWord, value: QueryValue): MonitorValue {
   checkEquals(word, value);
   const [, name = '', operator = '', number = ''] = /^([^<>=]*)(>=|<=|>|<|=)?(.*)$/.exec(value.text)!;
@@ -195,7 +198,10 @@ function readMonitor(word: QueryWord, value: QueryValue): MonitorValue {
   return { text: name, monitors, steps };
 }
 
-/** Reads a sort. `cost` and `cost-desc`: largest first; `cost-asc`: smallest first. */
+/**
+ * Reads a sort. `cost` and `cost-desc`: largest first; `cost-asc`: smallest first.
+ * @throws RunQueryError for any other text
+ */
 function readSort(word: QueryWord): SortOrder {
   const [value] = word.values;
   const [, name = '', direction] = /^(.*?)(-asc|-desc)?$/.exec(value!.text.toLowerCase())!;
