@@ -157,7 +157,11 @@ export class OnnxModel {
     return cut;
   }
 
-  /** Runs the graph once. Returns a vector for each text of the batch, not yet normalised. */
+  /**
+   * Runs the graph once.
+   * @returns a vector for each text of the batch, not yet normalised
+   * @throws Error if the graph's output has another type or shape
+   */
   async #run(batch: readonly Encoded[]): Promise<Float32Array> {
     const rows = batch.length;
     // At least one column, because a graph may refuse zero tokens.
@@ -250,6 +254,7 @@ function badShape(output: string, dims: readonly number[]): Error {
 /**
  * Loads the ONNX runtime with the first model, not with this module. The package may be missing, because npm continues
  * without an optional package whose install script fails, and a thread that fails to load does not report why.
+ * @throws Error if the runtime cannot be loaded
  */
 async function loadRuntime(): Promise<Runtime> {
   try {

@@ -192,7 +192,10 @@ export class RemoteEmbedder implements Embedder {
     return this.#readVectors(text, texts.length);
   }
 
-  /** Reads the vectors of an answer. Validates every value, because searches use these vectors from then on. */
+  /**
+   * Reads the vectors of an answer. Validates every value, because searches use these vectors from then on.
+   * @throws RemoteError for an answer without valid vectors
+   */
   #readVectors(text: string, count: number): Float32Array[] {
     const data = parseObject(text)?.data;
     if (!Array.isArray(data) || data.length !== count) throw badAnswer('another number of vectors');

@@ -180,7 +180,11 @@ function splitPython(code: string): string[] {
   return code.split(/^(?=[ \t]*(?:async )?(?:def|class) )/m);
 }
 
-/** Fetches a package unless the cache has it, checks it and unpacks it. @returns the folder with its files */
+/**
+ * Fetches a package unless the cache has it, checks it and unpacks it.
+ * @returns the folder with its files
+ * @throws Error if the checksum is not the expected one
+ */
 function fetchPackage(source: Source, cacheDir: string): string {
   const dir = join(cacheDir, source.spec.replace(/[^\w.-]/g, '_'));
   mkdirSync(dir, { recursive: true });
