@@ -47,7 +47,7 @@ export class DataKey {
   readonly #bytes: Uint8Array;
   readonly #naming = new Map<string, Buffer>();
 
-  /** @param bytes DATA_KEY_BYTES random bytes */
+  /** @param bytes DATA_KEY_BYTES random bytes; another number of bytes throws a RangeError */
   constructor(bytes: Uint8Array) {
     if (bytes.length !== DATA_KEY_BYTES) throw new RangeError(`a data key of ${bytes.length} bytes`);
     this.#bytes = bytes;
