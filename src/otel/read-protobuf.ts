@@ -51,6 +51,7 @@ type ReadRecord<Record> = (bytes: Uint8Array, origin: Origin, meter: OtlpMeter) 
 
 /**
  * Reads the records of an Export…ServiceRequest: Resource… → Scope… → records. All signals use the same field numbers.
+ * @throws OtlpFault
  */
 function readRequest<Record>(body: Uint8Array, readRecord: ReadRecord<Record>): Record[] {
   const meter = new OtlpMeter();
@@ -281,7 +282,10 @@ function readKeyValue(bytes: Uint8Array, meter: OtlpMeter, depth: number): [stri
   return [key, value];
 }
 
-/** Reads an AnyValue; null if it has no member. If it has several members, the last one is used, as in every oneof. */
+/**
+ * Reads an AnyValue; null if it has no member. If it has several members, the last one is used, as in every oneof.
+ * @throws OtlpFault
+ */
 function readValue(bytes: Uint8Array, meter: OtlpMeter, depth: number): AttributeValue {
   meter.takeValue(depth);
   let value: AttributeValue = null;
