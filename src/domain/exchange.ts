@@ -1,11 +1,10 @@
 /**
- * The exchange: one request and its answer as the gateway saw them, in the three forms it takes on its way.
- * Pure types and rules. Server threads make exchanges, the capture process stores and indexes them, and the capture
- * reader and the command line read them.
+ * The exchange: one request and its answer as the gateway saw them, in three forms. Pure types and rules. Server threads
+ * make exchanges, the capture process stores and indexes them, and the capture reader and the command line read them.
  *
- *   CapturedExchange   server thread → capture writer. Raw: still holds credentials, never touches a disk.
- *   ExchangeEntry      what the decoder read out of the stored copy, later and off the hot path.
- *   ExchangeRecord     what `understudy inspect --json` prints; nothing secret in it.
+ *   CapturedExchange   what a server thread sends to the capture writer: raw, with credentials, never written to a disk
+ *   ExchangeEntry      what the decoder read from the stored copy, after the exchange was stored
+ *   ExchangeRecord     what readers get, and `understudy inspect --json` prints: without secrets
  */
 import type { ChildKind } from './child-kind.ts';
 import type { EndCause } from './end-cause.ts';

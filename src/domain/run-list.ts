@@ -6,7 +6,7 @@
 import type { MonitorName } from './monitors/names.ts';
 import type { RunRow } from './run-rows.ts';
 
-/** Key {@link runListKey}. */
+/** Two rows per run, one in the list of its project and one in that of all projects; keys {@link runListKeys}. */
 export const RUN_LISTS = 'run_lists';
 /** Stands for every project; no project has this name. */
 const EVERY_PROJECT = '';

@@ -1,6 +1,6 @@
 /**
- * Reads the text of a run query. An error points at the faulty part of the text. For an unknown field or value, it names
- * the nearest known one, if any is near. Pure; any thread.
+ * Reads the text of a run query. An error points at the faulty part of the text. For an unknown field or value, it
+ * names the nearest known one, if any is near. Pure; any thread.
  */
 import { findNearestName } from '../../std/nearest-name.ts';
 import { MONITOR_NAMES } from '../monitors/names.ts';
