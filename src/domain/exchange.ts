@@ -1,6 +1,7 @@
 /**
- * The exchange: one request and its answer as the gateway saw them, in three forms. Pure types and rules. Server threads
- * make exchanges, the capture process stores and indexes them, and the capture reader and the command line read them.
+ * The exchange: one request and its answer as the gateway saw them, in three forms. Pure types and rules. Server
+ * threads make exchanges, the capture process stores and indexes them, and the capture reader and the command line read
+ * them.
  *
  *   CapturedExchange   what a server thread sends to the capture writer: raw, with credentials, never written to a disk
  *   ExchangeEntry      what the decoder read from the stored copy, after the exchange was stored

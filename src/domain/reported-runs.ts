@@ -209,7 +209,7 @@ export class ReportedRuns {
     if (this.#runs.size <= this.#max) return;
     this.#hasLeftOut = true;
     const oldest = [...this.#runs.values()].sort((a, b) => a.started_ms - b.started_ms);
-    // Several at once, so that the cost per run is small.
+    // Removes several runs at once, so that the cost per run is small.
     for (const { run_id } of oldest.slice(0, this.#runs.size - this.#max + Math.ceil(this.#max / 64))) {
       this.#remove(run_id);
     }

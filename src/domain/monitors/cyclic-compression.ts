@@ -59,7 +59,7 @@ function judge(step: StepFeatures, memory: RunMemory): Finding {
   if (own < 0) return NO_FINDING;
   evidence.push(own);
   let made = 1;
-  // The summary itself lies at `sinceSummary`.
+  // The summary itself is at `sinceSummary`.
   for (let ago = 1; ago < sinceSummary; ago++) {
     made += 1;
     const before = findBefore(memory, memory.callHash(ago), sinceSummary);

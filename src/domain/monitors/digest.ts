@@ -156,7 +156,8 @@ function claims(claim: RegExp, hedge: RegExp, text: string): boolean {
   let start = 0;
   for (let i = 0; i <= text.length; i++) {
     const code = i < text.length ? text.charCodeAt(i) : 10;
-    // The end of a sentence: a line end, or `.`, `!` or `?` followed by a space.
+    // The end of a sentence: a line end, the end of the text, or `.`, `!` or `?` followed by white space or the end of
+    // the text.
     const next = text.charCodeAt(i + 1);
     const ends = code === 10 || ((code === 46 || code === 33 || code === 63) && !(next > 32));
     if (!ends) continue;
