@@ -59,6 +59,6 @@ function decodeKey(content: Buffer): Buffer | null {
   const text = content.toString('latin1').trim();
   if (/^[\da-f]{64}$/i.test(text)) return Buffer.from(text, 'hex');
   if (/^[\w+/-]{43}=?$/.test(text)) return Buffer.from(text, 'base64');
-  // A raw key that consists only of letters is a word that a person chose.
+  // Bytes that are all printable characters or white space are a text that a person chose, not a random key.
   return content.length === DATA_KEY_BYTES && !/^[\x20-\x7e\s]*$/.test(text) ? content : null;
 }
