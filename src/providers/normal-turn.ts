@@ -164,8 +164,8 @@ function readErrorAnswer(bytes: Uint8Array): string | null {
 }
 
 /**
- * Runs a reader, and records an exception as a problem and returns null. No reader should throw; this guards against
- * hostile JSON that is too deep for the stack.
+ * Runs a reader. If the reader throws, the exception is recorded as a problem, and the result is null. No reader should
+ * throw; this guards against hostile JSON that is too deep for the stack.
  */
 function guard<T>(problems: string[], what: string, read: () => T): T | null {
   try {
