@@ -193,7 +193,7 @@ export interface Measured {
 }
 
 /**
- * Computes the new state of an alert after a check, and the message to send; `tell` is null if there is none.
+ * Computes the new state of an alert after a check, and the message to send; `tell` is null without a message.
  * Destinations get one message when the threshold is crossed, and one when the value returns. There are no messages in
  * quiet hours. If the last message about a crossing is younger than `interval_s`, a new crossing is reported when that
  * time has passed, and only if the value has not returned by then.

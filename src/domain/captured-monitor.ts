@@ -189,7 +189,7 @@ function makeStep(action: string, action_input: string, thought: string): Waitin
   return { action, action_input, thought, observation, is_error: false, tokens: 0 };
 }
 
-/** Finds the user's first words, without what the client adds; '' if there are none. */
+/** Finds the user's first words, without what the client adds; '' if the messages contain no such words. */
 function readTask(messages: readonly TurnMessage[]): string {
   for (const { role, content } of messages) {
     const text = role === 'user' ? stripClientWords(joinTexts(content, 'text')) : '';

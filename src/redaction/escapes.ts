@@ -55,7 +55,7 @@ function isEscape(bytes: Uint8Array, at: number): boolean {
   return byte === PERCENT && isTokenByte(readHexByte(bytes, skipPercents(bytes, at)));
 }
 
-/** Finds the first place in [from, to) with an encoded character of a token; -1 if there is none. */
+/** Finds the first place in [from, to) with an encoded character of a token; -1 if no such place exists. */
 export function findEscape(bytes: Uint8Array, from: number, to: number): number {
   for (let at = from; at < to; at++) {
     const byte = bytes[at];

@@ -25,7 +25,7 @@ export function findNeedles(
 }
 
 /**
- * Finds the first occurrence of one of the needles; -1 if there is none.
+ * Finds the first occurrence of one of the needles; -1 if no needle occurs.
  * @throws {WorkExceededError} when the search would take too long
  */
 export function findAny(bytes: Uint8Array, packed: Uint8Array, from: number, to: number): number {

@@ -54,7 +54,9 @@ export function namePlace<Thrown>(thrown: Thrown, path: string): Thrown {
 /** A file system with less free space counts as full: LMDB has filled it with an incomplete write. */
 const ROOM_BYTES = 64 << 10;
 
-/** Space that a commit needs in addition to its data, because LMDB writes some of its own pages with every commit. */
+/**
+ * Space that a commit needs in addition to its data, because with every commit LMDB also writes pages for its own data.
+ */
 const COMMIT_BYTES = 1 << 20;
 
 /**
@@ -164,7 +166,7 @@ export function describeRefusal(thrown: unknown): string | null {
   }
 }
 
-/** Finds the part of the path that exists but is not a folder; null if there is none any more. */
+/** Finds the part of the path that exists but is not a folder; null if no such part exists any more. */
 function findNoFolder(path: string): string | null {
   for (let at = resolve(path); ; at = dirname(at)) {
     try {

@@ -48,7 +48,7 @@ export const BUILT_IN_PROFILES = Object.fromEntries(
   }),
 ) as Record<BuiltInProfileName, MonitorProfile>;
 
-/** Finds the built-in profile with this name; null if there is none. */
+/** Finds the built-in profile with this name; null for any other name. */
 export function findBuiltInProfile(name: string): MonitorProfile | null {
   return (BUILT_IN_PROFILE_NAMES as readonly string[]).includes(name)
     ? BUILT_IN_PROFILES[name as BuiltInProfileName]

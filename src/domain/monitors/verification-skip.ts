@@ -38,8 +38,8 @@ const SAME_CHECK_COSINE = 0.55;
 const READ_BACK_SHARE = 0.6;
 
 /**
- * Computes the share of the words in the step's input, except for the task's words, that the result mentions; 1 if
- * there are none.
+ * Computes the share of the words in the step's input, except for the task's words, that the result mentions; 1 if the
+ * input has no such words.
  */
 function shareAnswered(step: StepFeatures, memory: RunMemory): number {
   let own = 0;

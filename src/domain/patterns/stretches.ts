@@ -108,7 +108,7 @@ class StretchFinder {
     return found;
   }
 
-  /** Finds a later success of the same call; null if there is none within REACH steps. */
+  /** Finds a success of the same call within REACH steps; null without one. */
   #findRetry(start: number): Stretch | null {
     const { key, is_talk } = this.#verdicts[start]!;
     if (is_talk) return null;
@@ -155,7 +155,7 @@ class StretchFinder {
     return failures.filter((at) => at <= last || tries.length === 1);
   }
 
-  /** Finds another call that reached the same goal; null if there is none, or the run did not succeed. */
+  /** Finds another call that reached the same goal; null without such a call, or if the run did not succeed. */
   #findDetour(start: number): Stretch | null {
     if (this.#outcome !== 'success') return null;
     const first = this.#verdicts[start]!;

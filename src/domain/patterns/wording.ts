@@ -453,7 +453,8 @@ function showValue(value: unknown, values: RunValues): string {
 }
 
 /**
- * Finds the first informative line: of JSON, its message or status; '' for the content of a file, and if there is none.
+ * Finds the first informative line: of JSON, its message or status; '' for the content of a file, and without such a
+ * line.
  */
 function firstLine(text: string, most: number, values: RunValues): string {
   const start = text.slice(0, 2_000);
