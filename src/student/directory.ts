@@ -4,7 +4,8 @@
  *
  *   manifest.json          the version that serves (src/student/model/manifest.ts); written last, in one step
  *   manifest.v<N>.json     each version that is kept, the serving one included (STUDENT_VERSIONS)
- *   steps-<hash>.bin       a student's model: msgpack, zstd; a second such file is the model that was measured
+ *   steps-<hash>.bin       a student's model, as msgpack compressed with zstd; if another model was measured, a second
+ *                          file has it
  *   patterns.jsonl         patterns of the golden runs, one JSON object per line; not part of the student
  *   orders.json            an operator's orders (src/student/orders.ts)
  *
@@ -42,7 +43,7 @@ export const STUDENT_VERSIONS = { kept: 8, bytes: 1 << 30 } as const;
 
 export const MANIFEST_NAME = 'manifest.json';
 const PATTERNS_NAME = 'patterns.jsonl';
-/** The model format that belongs to a manifest of this format. */
+/** The format of the models that a manifest of format STUDENT_FORMAT names. */
 const MODEL_FORMAT: StudentModel['format'] = 'svc_student_model_v2';
 const VERSION_NAME = /^manifest\.v(\d{1,9})\.json$/;
 /** File names that this or earlier versions of this file create, including by interrupted writes. */

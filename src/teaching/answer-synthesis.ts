@@ -310,12 +310,12 @@ function splitAndSolve(
 
 /** If every usual division loses more than this share of the examples, the last resort is tried. */
 const LAST_CUT = 0.5;
-/** Minimum share of the examples for which the rule is right that divides them as the last resort. */
+/** A rule may divide the examples as the last resort if it is right for at least this share of them. */
 const LAST_CUT_RIGHT = 0.25;
 
 /**
- * Chooses a division whose parts with enough runs cover many examples. Each such part counts against it as much as half
- * an example. Divisions into one part, or into very many, are not considered.
+ * Chooses the division whose parts with enough runs cover the most examples; half an example is subtracted for each of
+ * these parts. Divisions into one part, or into very many, are not considered.
  * @returns the parts with enough runs, and the number of examples in them; no parts if no division has one
  */
 function divide(
@@ -416,7 +416,7 @@ function shapeOfValue(value: unknown, tellsNull = false): string {
   return `{${keys.map((key) => `${JSON.stringify(key)}:${shapeOfValue(value[key], tellsNull)}`).join(',')}}`;
 }
 
-/** One label per example, for each way to divide them. */
+/** Ways to divide the examples: each is a list with one label per example. */
 type Cuts = string[][];
 
 /** No single template explains all examples. These are ways to divide them, as in {@link Solver}. */

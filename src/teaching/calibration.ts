@@ -452,8 +452,8 @@ export function scoreStep(student: Student, learned: LearnedStep, ofRun: readonl
 }
 
 /**
- * A step that is more different from golden steps than similar to them is never covered: with a target of 5
- * %, scores may be at most a half. A higher target tolerates less similar steps.
+ * A step that is more different from golden steps than similar to them is never covered: with a target of 5 %, scores
+ * may be at most a half. A higher target tolerates less similar steps.
  */
 const SCORE_MAX = { base: 0.4, per_target: 2, most: 0.8 } as const;
 

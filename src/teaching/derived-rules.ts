@@ -66,7 +66,10 @@ export function proposeDerivedRules(value: unknown, context: StepContext): Extra
 
 type Hit = Pick<ExtractionRule, 'path' | 'span' | 'writing'>;
 
-/** Names of the sources that may say which element is meant, without the one that holds it. */
+/**
+ * Lists sources that may name an element or a line: at most NAMING of the latest ones, without links.
+ * @param but the source that contains the element or the line
+ */
 function listNaming(context: StepContext, but: string): string[] {
   const names = context.step.sources.map(({ name }) => name);
   const latest = names.filter(

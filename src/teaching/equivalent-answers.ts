@@ -4,9 +4,12 @@
  *
  * Two classes with the same tools are interchangeable if their answers agree on each other's steps (agreement.ts). If
  * they are only equal apart from the wording, a second condition must hold: no mark and no number of a step tells which
- * of the two classes follows. Classes with different calls get one label if they are ways to the same result: calls
- * in either order, lookups that some runs leave out, and other ways of few runs. The way that the student then takes
- * calls no final tool, and nothing in the step may tell which way follows, unless only the options of a lookup differ.
+ * of the two classes follows.
+ *
+ * Classes with different calls get one label if they are ways to the same result: calls in either order, lookups that
+ * some runs leave out, and other ways of few runs. Two conditions must hold. The way that the student takes calls no
+ * final tool. And nothing in the step tells which way follows; this is not required if only the options of a lookup
+ * differ.
  */
 
 import { comparablesAgree, readComparable, stemWord } from '../student/model/agreement.ts';
@@ -99,8 +102,8 @@ const GROUNDED = 0.9;
 /** Maximum number of steps whose texts lack a word that are searched for it. */
 const OTHERS = 40;
 /**
- * ALIKE: minimum number of steps after the same calls, from which the share of steps with a word is estimated.
- * BY_CHANCE: if the steps of the word's uses have it with a larger probability anyway, chance explains this.
+ * ALIKE: minimum number of other steps after the same calls for the test whether chance explains that steps have a
+ * word. BY_CHANCE: chance explains it if its probability is larger than this.
  */
 const ALIKE = 10;
 const BY_CHANCE = 0.02;
@@ -149,12 +152,14 @@ class Labelling {
   readonly #computed = new Map<string, readonly string[]>();
   /** The class whose template gives each step's answer; −1 without one. */
   #assigned: Int16Array = new Int16Array(0);
-  /** By place. */
+  /** Hashes of the constants (`Wording.constants`), by place. */
   #constants: ReadonlyMap<string, ReadonlySet<number>> = new Map();
+  /** Hashes of the words that texts take from steps (`Wording.grounded`), by place. */
   #grounded: ReadonlyMap<string, ReadonlySet<number>> = new Map();
   readonly #situations = new Map<string, readonly Situation[]>();
-  /** By place and step. */
+  /** The result of `#situatedAt`, by place and step. */
   readonly #situated = new Map<string, ReadonlySet<number>>();
+  /** The result of `#affirmedAt`, by place and step. */
   readonly #affirmed = new Map<string, ReadonlySet<number>>();
   #style: ReadonlyMap<string, ReadonlySet<number>> = new Map();
   /** Places of arguments that calls may leave out. */
@@ -303,9 +308,11 @@ class Labelling {
   }
 
   /**
-   * Whether the steps of other texts lack a word so often that chance does not explain why the steps of its uses have it.
-   * This is tested with steps after the same calls. With fewer than ALIKE of them, it is enough that the steps of other
-   * texts do not nearly all have the word.
+   * Whether texts take a word from their steps: the steps of texts without the word lack it so often that chance does
+   * not explain why the steps of texts with the word have it. The test compares steps after the same calls. If fewer
+   * than ALIKE of these belong to texts without the word, it is enough that not nearly all steps of such texts have it.
+   * @param of `uses`: the steps of texts with the word; `held`: how many of these steps have it
+   * @param others the steps of texts without the word
    */
   #isTold(
     word: string,
@@ -758,9 +765,9 @@ class Labelling {
   }
 
   /**
-   * Assigns answers without a class to one whose calls they make, if all their other calls are lookups and nothing in
-   * the step predicts them.
-   * @returns the tools of these lookups, by label
+   * Assigns answers without a class to a class whose calls they make, if all their other calls are lookups and nothing
+   * in the step predicts these lookups.
+   * @returns the tools of the lookups, by label
    */
   #assignLooks(ofStep: Int16Array, labels: readonly number[]): LooksBeside[] {
     const found = new Map<number, { steps: number[]; ofClass: number[]; tools: Set<string> }>();
@@ -788,8 +795,9 @@ class Labelling {
   }
 
   /**
-   * Assigns answers without a class to one from whose answer they differ only in optional texts that one of the two
-   * lacks, if enough runs do so and nothing in the step predicts it.
+   * Assigns answers without a class to a class if only one of the two, the answer or that of the class, has certain
+   * optional texts, and nothing else differs. Enough runs must have such answers, and nothing in the step may predict
+   * them.
    */
   #assignOptional(ofStep: Int16Array, labels: readonly number[]): void {
     if (this.#optional.size === 0) return;
@@ -891,8 +899,8 @@ class Labelling {
 }
 
 /**
- * Tools of the additional calls of an answer; null if it lacks one of these calls, or if an additional call
- * is not a lookup.
+ * Lists the tools of the calls that an answer has besides `calls`.
+ * @returns null if the answer lacks one of `calls`, if `calls` is empty, or if an additional call is not a lookup
  */
 function looksBeside(calls: readonly string[], content: readonly StudentBlock[]): string[] | null {
   const own = new Set(calls);

@@ -50,8 +50,8 @@ interface SeenArgument {
 }
 
 /**
- * Cache by step: the hash of the result that it answers, without values, and the previous step, which determines the
- * values.
+ * Caches for each step the hash of the result that the step answers (`levelResult`), and the previous step. The values
+ * that are left out of the result depend on the previous step.
  */
 const levels = new WeakMap<object, { before: object; result: string }>();
 

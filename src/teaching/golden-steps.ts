@@ -306,7 +306,7 @@ class TeachingRoom {
   }
 
   /**
-   * Adds a run that is older than all before it.
+   * Adds a run that is older than all runs added before.
    * @returns whether it is kept
    */
   add({ agent, bytes }: RunDigest, run: GoldenRun): boolean {
@@ -358,7 +358,7 @@ class TeachingRoom {
   }
 }
 
-/** Number of characters at the beginning of a system prompt that distinguish agents here. */
+/** Number of characters at the beginning of a system prompt by which `nameAgent` distinguishes agents. */
 const PROMPT_CHARACTERS = 256;
 
 /** The cached agent of a run that is not read completely. */
@@ -397,7 +397,7 @@ function nameAgent({ model, system, tools }: NormalRequest, origin: string): str
 
 /**
  * Counts a run's digest, and makes a golden run of it.
- * @returns the run if it has something to teach
+ * @returns the run if it has something to teach, otherwise null
  */
 function addDigest(
   material: GoldenMaterial,

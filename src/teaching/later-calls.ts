@@ -27,8 +27,8 @@ function readChange(call: string): string | null {
 }
 
 /**
- * A column for each tool that does more than look, and for each such program of a shell: the steps whose runs call it
- * later.
+ * Makes a column for each tool that does more than look, and for each program of a shell that does more than look. The
+ * column marks the steps whose runs call the tool or the program later.
  */
 export function readLaterTools({
   examples,

@@ -1,8 +1,8 @@
 /**
- * Makes templates of texts that tell something about each element of a list: `09:00 to 10:00 Call: budget; 11:00 to …`.
- * The elements between the first and the last one show how an element is told. Where all elements of a step's list,
- * told like this, stand in a text, a mark replaces them, and the rest of the text is solved like any other text. Pure;
- * teaching.
+ * Makes templates of texts that say something about each element of a list: `09:00 to 10:00 Call: budget; 11:00 to …`.
+ * The elements between the first and the last one show what a text says about an element. If a text has these words
+ * for all elements of a step's list, a mark replaces the words, and the remaining text is solved like any other text.
+ * Pure; teaching.
  */
 
 import { fillTemplate, makeConstant, type TemplateNode } from '../student/model/answer-template.ts';
@@ -18,7 +18,7 @@ import { isObject, isPrimitive, textOfPrimitive } from '../student/model/json-va
 import { JOINTS } from '../student/model/list-summary.ts';
 import type { LooseText } from './loose-texts.ts';
 
-/** Texts that tell a list, with a mark in the list's place. */
+/** Texts that say something about each element of a list, with a mark in place of these words. */
 interface ListedTexts {
   list: ItemsNode;
   /** Indexes of the texts, and their other words. */
@@ -32,21 +32,24 @@ type SolveItems = (texts: readonly LooseText[]) => TemplateNode | null;
 
 /** Stands for a list in a text. Clients hardly ever send this character, which is for private use. */
 const LIST_MARK = '\uE000';
-/** Minimum number of runs whose texts tell at least two elements. */
+/** Minimum number of runs whose texts show a list; also of runs whose texts have at least two elements of it. */
 const LISTED_RUNS = 5;
-/** Minimum number of elements that a text tells if it shows how one is told. */
+/** Minimum number of elements of a text that shows what texts say about an element: one is between first and last. */
 const TOLD = 3;
-/** Maximum share of texts that tell only some elements of a list, in the texts that tell any. */
+/** Of the texts that have any element of a list: maximum share of those that do not have all elements. */
 const PARTLY = 0.1;
 /** Maximum number of elements that are examined. */
 const ITEMS = 120;
 /** Maximum number of elements from which a template is proposed, and maximum depth of a field in an element. */
 const PROPOSING = 6;
 const FIELD_DEPTH = 2;
-/** Maximum number of texts that may show which list is told. */
+/** Maximum number of texts that are searched for the list whose elements texts mention. */
 const SHOWING = 3;
 
-/** Texts that tell a list; null when too few runs have such texts. */
+/**
+ * Finds texts that say something about each element of a list.
+ * @returns the texts of the list that most texts mention; null when too few runs have such texts
+ */
 export function findListedTexts(texts: readonly LooseText[], solveItems: SolveItems): ListedTexts | null {
   let best: ListedTexts | null = null;
   for (const [by, last] of JOINTS) {
@@ -71,7 +74,7 @@ export function findListedTexts(texts: readonly LooseText[], solveItems: SolveIt
   return countRuns(several.map(({ at }) => texts[at]!)) < LISTED_RUNS ? null : best;
 }
 
-/** Whether hardly any text tells only some elements of the list. */
+/** Whether hardly any text mentions only some elements of the list. */
 function tellsWhole(texts: readonly LooseText[], { list, members }: ListedTexts): boolean {
   const whole = new Set(members.map(({ at }) => at));
   const partly = texts.filter(({ text, context }, at) => {
@@ -108,7 +111,11 @@ function countRuns(texts: readonly { run_id: string }[]): number {
   return new Set(texts.map(({ run_id }) => run_id)).size;
 }
 
-/** The parts of a text between separators; none when the last separator is a different one and does not occur. */
+/**
+ * Divides a text at separators.
+ * @param last the separator before the last part
+ * @returns the parts; empty if `last` is another separator than `by` and does not occur in the right place
+ */
 function divide(text: string, by: string, last: string): string[] {
   const parts = text.split(by);
   if (last === by) return parts;

@@ -70,7 +70,8 @@ const TAKEN = { share: 0.9, most: 0.7 } as const;
 const VALUE_PIECES = 8;
 /**
  * `most`: a text with more values is a list or a table. `differ`: texts are lists if their numbers of values differ by
- * more, without the share `extremes` at either end.
+ * more than this. The share `extremes` of the texts with the fewest values, and the same share of those with the most,
+ * are not compared.
  */
 const VALUES = { most: 12, differ: 4, extremes: 0.1 } as const;
 
@@ -301,8 +302,10 @@ class TextSolver {
   }
 
   /**
-   * Whether another text has a value at the place of a span; null when it has no value there, or has this one
-   * elsewhere.
+   * Compares a value with the value that another text has at the place of a span.
+   * @param o index of the other text
+   * @returns true if the other text has this value there, and false if it has another value there; null if it has no
+   *   value there, or has this value elsewhere
    */
   #compare(o: number, span: ValueSpan, value: string): boolean | null {
     const places = this.#aligned[o]!;
@@ -349,8 +352,8 @@ function holdsPieces(pieces: readonly Piece[], value: string): boolean {
 }
 
 /**
- * Words of the text that texts have nearly only where their steps have them, and that only a part of them has; see
- * TAKEN.
+ * Finds the words of a text that texts take from their steps (TAKEN): nearly all texts with the word have it in their
+ * steps, and not nearly all texts and steps have it.
  */
 function findTakenWords({ pieces, context }: ReadText, others: readonly ReadText[]): Set<string> {
   const own = new Set(listStepTokens(context.step));

@@ -86,7 +86,7 @@ export class NamedMarks extends StepMarks {
     super.markLines(place, text);
   }
 
-  /** Names the places that the following walk visits. */
+  /** Names the place of a value and the places in it, and then collects their marks. */
   override markJson(isFresh: boolean, name: string, place: number, value: unknown, depth: number): void {
     const own = this.#places.get(place) ?? name;
     this.#places.set(place, own);

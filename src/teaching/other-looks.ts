@@ -32,9 +32,9 @@ interface LabelledSteps {
 }
 
 /**
- * Expected share of such answers whose runs make the usual calls at once or later. If as few as were found would have a
- * probability below `chance` with this share, the true share is smaller. One exception among few runs does not show
- * that the share is smaller.
+ * If a different answer is another way to the same result, at least the share `share` of the runs with this answer make
+ * the usual calls at once or later. The assumption is rejected if the number of runs that do is so small that it has a
+ * probability below `chance`. So one exception among few runs is tolerated.
  */
 const MADE = { share: 0.9, chance: 0.05 } as const;
 /**
@@ -90,8 +90,9 @@ function acceptOthers(
 }
 
 /**
- * Whether at least one run made the usual calls, and it is likely that so few did, if the share is that of {@link
- * MADE}.
+ * Whether the assumption of {@link MADE} holds for an answer.
+ * @param made number of steps whose run makes the usual calls; at least one must
+ * @param of number of all steps with the answer
  */
 function isLikely(made: number, of: number): boolean {
   let chance = 0;
@@ -134,8 +135,9 @@ function findOthers(stage: LabelledSteps): OtherStep[] {
 }
 
 /**
- * The most frequent class of the label that most of these steps have. null: answers without a class are more frequent,
- * only one step has the label, or the class makes no call or calls a final tool.
+ * Finds the usual answer of steps: the most frequent class of their most frequent label.
+ * @returns null if answers without a class are more frequent, if only one step has the label, or if the class makes no
+ *   call or calls a final tool
  */
 function findUsual(
   { classes, ofStep, labels, final }: LabelledSteps,

@@ -282,7 +282,7 @@ const LIST_LENGTH = 2;
 
 /**
  * Finds the anchors: sentences that nearly every prompt has, none more than once, and all in the same order.
- * @param isAnchor whether a sentence occurs so often, and never twice
+ * @param isAnchor whether nearly every prompt has a sentence, and none has it twice
  * @returns the index of each anchor among the anchors
  */
 function orderAnchors(

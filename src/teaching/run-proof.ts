@@ -2,7 +2,7 @@
  * Decides whether the rest of a golden run shows that another answer than the golden one was right, too. Pure;
  * teaching.
  *
- * Audits do not see the rest of a run, so they count such an answer as different.
+ * Audits do not see the rest of a run, so they count an answer as different even if the rest shows it to be right.
  */
 
 import type { StudentBlock } from '../student/model/decision.ts';

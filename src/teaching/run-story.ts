@@ -80,7 +80,7 @@ function textsOf(blocks: readonly TurnBlock[]): string {
   return blocks.flatMap((block) => (block.type === 'text' ? [block.text] : [])).join('\n');
 }
 
-/** Somewhat longer than the final bound, so that it is truncated once. */
+/** Masks a text and cuts it to twice the bound of a trace. The reader of the trace then cuts it to the bound itself. */
 function cut(text: string, characters: number): string {
   return cleanText(text, 2 * characters);
 }

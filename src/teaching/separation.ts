@@ -5,8 +5,8 @@ import { MARK } from '../student/model/step-marks.ts';
 import { SYSTEM_KIND } from '../student/model/student-model.ts';
 
 /**
- * TESTED: a part with fewer steps is too small for a test against chance. BESIDE: minimum number of steps of the other
- * part, so that a mark distinguishes such a small part.
+ * TESTED: a part with fewer steps is too small for a test against chance. BESIDE: a mark can distinguish a part that is
+ * too small only if the other part has at least this many steps.
  */
 const TESTED = 5;
 const BESIDE = 8;

@@ -88,13 +88,13 @@ const FOLDS = 5;
 /** A service may answer at stages where the student has learned nothing. */
 const FIT = { keeps_unexplained: true } as const;
 
-/** A step about which the service was asked. */
+/** A step of a run that was chosen for asking the service. */
 interface AskedStep {
   run_id: string;
   fold: number;
   step: GoldenStep;
   agent: string;
-  /** null if the service is not asked about such a step. */
+  /** null if the step has no score; the service is then not asked about it. */
   score: number | null;
   reason: UncoveredReason;
   /** The student's own answer. */

@@ -158,7 +158,9 @@ export function explainStep(
   return explanation;
 }
 
-/** Why no student is asked on a wire; '' if a student is asked, or for a wire that no student speaks. */
+/**
+ * Why no student is asked on a wire; '' if a student is asked, or if `wire` is null: no student answers on this wire.
+ */
 function describeWire(wire: RelegationWire | null, wires: readonly RelegationWire[]): string {
   if (wire === null || wires.includes(wire)) return '';
   return `GW_RELEGATION_WIRES (${wires.join(',')}) leaves ${wire} out, so no student is asked; it would be asked if the variable named ${wire}`;

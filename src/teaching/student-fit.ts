@@ -57,7 +57,10 @@ const SAME_PROMPT = 0.5;
  * Maximum number of parts of a scope with which a prompt is compared word by word, if it shares few whole sentences.
  */
 const PARTS_READ = 50;
-/** Share of the vector for marks that nearly all golden steps have, and maximum number of these marks. */
+/**
+ * Marks that nearly all golden steps have get this share of the total worth, and are at most COMMON_MARKS. If no mark
+ * tells the answer, they get all of it.
+ */
 const COMMON_SHARE = 0.2;
 const COMMON_MARKS = 24;
 
@@ -150,9 +153,9 @@ function nameOf(scope: string, part: number): string {
 }
 
 /**
- * The agent of each step, with the name that it has in the model that {@link fitStudent} makes from the same steps.
- * Steps that no student supports, and steps beyond STUDENT_CORE.steps, have no agent. An agent of which no stage could
- * be learned is not in that model.
+ * Names the agent of each step, as the model that {@link fitStudent} makes from the same steps names it. Steps that no
+ * student supports, and steps beyond STUDENT_CORE.steps, get no agent. The model lacks an agent of which no stage could
+ * be learned.
  */
 export function nameAgents(steps: readonly LearnedStep[]): Map<LearnedStep, string> {
   const names = new Map<LearnedStep, string>();
@@ -562,8 +565,8 @@ function measureRanges(steps: readonly LearnedStep[], ids: ReadonlySet<string>):
 }
 
 /**
- * Estimates how far normal numbers reach beyond the golden numbers, from the spread of these around the median. A
- * threshold that golden runs approached only from one side lies beyond their numbers.
+ * Estimates how far normal numbers reach beyond the golden numbers, from the spread of the golden numbers around their
+ * median. A number still farther away may lie behind a threshold that golden runs approached only from one side.
  * @returns null when the numbers grow from run to run, or are too few
  */
 function measureSlack({ values, least, most }: SeenRange): [number, number] | null {
@@ -623,9 +626,10 @@ function listKeysAt(steps: readonly LearnedStep[], places: ReadonlySet<number>):
 }
 
 /**
- * Marks whose steps all have the same label, more often than by chance (−1: answers that no template explains). A rare
- * but decisive mark, such as a stop flag, has little weight in the vector, because the weights favour marks that
- * separate most of the steps. At a decisive place, two steps and less evidence are enough.
+ * Finds the marks whose steps all have the same label, more often than by chance. A rare but decisive mark, such as a
+ * stop flag, has little worth in the vector, because the worth favours marks that separate most of the steps. At a
+ * decisive place, two steps and less evidence are enough.
+ * @returns the key of each mark with the label; −1 stands for answers that no template explains
  */
 function findTells(
   columns: readonly MarkColumn[],

@@ -4,7 +4,8 @@
  * command line.
  *
  * The measured student does not know the held-out runs. If its figures allow publishing, a second student is taught all
- * runs in the same way and published, because thirty runs are few. The manifest says which student its figures describe.
+ * runs in the same way and published, because golden runs are few and the held-out ones are needed for teaching, too.
+ * The manifest says which student its figures describe.
  * The measured student is kept beside the published student, so that students of two rounds are compared on runs that
  * neither knows. A student that asks a service is taught only once.
  */
@@ -84,7 +85,7 @@ interface TeachOptions {
   final_cost?: number;
   /** Whether the gateway would serve this answer to the step's request; absent: every answer is accepted. */
   isFit?: JudgeFit;
-  /** For kind `http`. */
+  /** The service that answers; only for a student of kind `http`. */
   service?: StudentService;
   /** For kind `http`: share of the runs that is held out; null: as many as it needs. */
   held_out?: number | null;
@@ -348,8 +349,8 @@ interface MeasuredRound {
 
 /**
  * Finds forms of answers, by scope, whose error rate on held-out runs is probably above the target: their steps are not
- * served. The narrowest forms are judged first, so that one of them does not rule out the wider forms, unless most of
- * the served answers are wrong.
+ * served. The narrowest forms are judged first. A kind is then judged without the answers of forms that failed, so that
+ * one form does not rule out its kind. A kind also fails if most of all its served answers are wrong.
  */
 function findFailedForms(asked: readonly MeasuredStep[], target: number): Set<string> {
   const served = asked.filter(({ kind }) => kind !== null);
@@ -478,7 +479,7 @@ async function decide(
 
 /**
  * Makes a fingerprint of the golden runs (ids, marks and numbers of steps), the options and the version of the teaching
- * code. If it is equal, the same student would result.
+ * code. If two fingerprints are equal, the same student would result.
  */
 export function fingerprintMaterial(
   { taught }: GoldenMaterial,

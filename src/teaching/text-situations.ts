@@ -30,8 +30,8 @@ const TESTED = 5;
 /** Maximum depth of divisions. In a situation at this depth, no word counts as a matter of style. */
 const DEPTH = 6;
 /**
- * Minimum number of texts on each side of a word that nothing explains, and the share of the difference from which a mark
- * counts as an explanation.
+ * Nothing explains a word if at least `texts` texts have it, at least `texts` lack it, and every mark and number
+ * explains less than `share` of the difference between these texts.
  */
 const UNEXPLAINED = { texts: 3, share: 0.4 } as const;
 /** Maximum number of stems of one situation that are compared with the step: the stems that divide the texts best. */

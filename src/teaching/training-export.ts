@@ -143,7 +143,7 @@ export async function exportGolden(
 /**
  * Makes the folder if needed, and checks it. It may contain an earlier export, which is replaced, and other files, which
  * stay.
- * @throws ExportError if a file has the name of an export's file, but belongs to none
+ * @throws ExportError if a file has the name of an export's file, but belongs to no export
  */
 async function checkFolder(out: string): Promise<void> {
   makeFolder(out, 0o700);

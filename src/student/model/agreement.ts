@@ -7,9 +7,9 @@
  * - Text that is JSON, fenced or not: equal JSON. Programs read it, so every key and value counts.
  * - Other text alone: the same facts, and similar wording. Facts are words with a digit or an underscore, addresses and
  *   paths, text in quotes or backticks, a number's sign and currency, names (capitalised words inside a sentence), and
- *   whether the text denies something (no, not, cannot, unable, failed, …). Words of outcome (approved, declined) must
- *   not differ. Wording is similar when the words that carry meaning have a Dice overlap of at least
- *   {@link CLOSE_WORDING}.
+ *   whether the text denies something (no, not, cannot, unable, failed, …). The texts must not each name an outcome
+ *   (approved, declined) that the other does not name. Wording is similar when the words that carry meaning have a Dice
+ *   overlap of at least {@link CLOSE_WORDING}.
  *
  * These rules need no evidence. equivalence.ts adds what golden runs show to be interchangeable.
  */
@@ -42,8 +42,8 @@ const DENIALS = new Set(
 );
 
 /**
- * Words that say how something ended, a group of synonyms on each line. Two texts that name different outcomes differ,
- * whatever else they have in common.
+ * Words that say how something ended, a group of synonyms on each line. Two texts differ if each names an outcome that
+ * the other does not name, whatever else they have in common.
  */
 const OUTCOMES: ReadonlyMap<string, number> = new Map(
   `approve approved approves accept accepted grant granted authorize authorized authorise authorised permitted
@@ -368,8 +368,8 @@ const STATEMENT_ENDS = new Set(['.', '!', '?']);
 const SENTENCE_ENDS = new Set(['.', '!', '?', ':', '"', '“', '*', '#', '-', '(']);
 const CURRENCIES = '$€£¥';
 /**
- * Codes and words that mean the same as a currency's sign. Several currencies have the sign of the dollar or the yen, so their codes
- * mean more than the sign.
+ * Codes and words that mean the same as a currency's sign. The codes of the dollar and the yen are missing: several
+ * currencies have these signs, so a code says more than the sign.
  */
 const CURRENCY_NAMES: ReadonlyMap<string, string> = new Map([
   ['eur', '€'],
@@ -381,7 +381,10 @@ const CURRENCY_NAMES: ReadonlyMap<string, string> = new Map([
 ]);
 const CURRENCY_SIGNS = [...new Set(CURRENCY_NAMES.values())];
 
-/** The sign of the currency that a name beside a number means, at the indexes of the number and of the name. */
+/**
+ * Finds the numbers with a currency's name beside them.
+ * @returns the currency's sign, once under the index of the number's token and once under that of the name's token
+ */
 function findCurrencies(text: string, tokens: readonly TextToken[]): Map<number, string> {
   const found = new Map<number, string>();
   for (const [at, { kind, key, start, end }] of tokens.entries()) {
@@ -420,7 +423,7 @@ function unitOf(text: string, { start, end }: { start: number; end: number }): s
   return sign + currency;
 }
 
-/** 1,204.50 is 1204.5; every digit counts. */
+/** Writes a number in one way, without rounding: `1,204.50` becomes `1204.5`. */
 function levelNumber(text: string): string {
   return canonicalNumber(text.replaceAll(',', ''));
 }

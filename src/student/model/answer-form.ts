@@ -49,8 +49,8 @@ function nameText(content: readonly TurnBlock[]): string {
 }
 
 /**
- * Arguments that the agent chose: short words that the step does not contain, and the program of a shell's command. Other
- * arguments come from the step.
+ * Lists the arguments of an answer that the agent chose: switches, the program of a shell's command, and short texts
+ * without digits that the step does not contain outside the system prompt. Numbers and other texts do not count.
  */
 function listFixed(content: readonly TurnBlock[], step: Pick<StepDigest, 'sources'>): string {
   const ground = new Ground({ sources: step.sources.filter(({ name }) => name !== 'system') });

@@ -212,7 +212,7 @@ function fillItems(
     if (text.length > STUDENT_CORE.answer) return 'missing_value';
     doubt = Math.max(doubt, filled.doubt);
   }
-  // A text may say how many elements it tells.
+  // A text may say how many elements it lists.
   found.push(String(items.length));
   return { value: text, doubt };
 }

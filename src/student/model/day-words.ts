@@ -186,7 +186,11 @@ export function minutesBetween(from: string, to: string): number | undefined {
   return a === undefined || b === undefined || a.form !== b.form ? undefined : b.at - a.at;
 }
 
-/** A day or a moment as a number, with its form: only numbers of one form can be compared. */
+/**
+ * Reads a day, a moment or a time of day as a number of minutes, since 1970 or since midnight.
+ * @returns the number and the form of the text; only numbers of the same form can be compared. undefined for another
+ *   text
+ */
 export function minutesOf(text: string): { at: number; form: string } | undefined {
   const parts = text.length <= 30 ? MOMENT.exec(text) : null;
   if (parts === null || text === '') return undefined;

@@ -1,9 +1,9 @@
 /**
  * Decides which covered steps are audited, and acts on the results. In an audit the upstream answers the step
  * instead of the student, and the two answers are compared. For each agent and kind of answer, a sequential test
- * (src/student/model/drift-test.ts) detects when the student no longer keeps its promise. Then that kind, or the agent,
- * is suspended. Pure except for the random draw and the clock that it is given. The student's thread, which sees the
- * steps of all server threads.
+ * (src/student/model/drift-test.ts) detects when the student's error rate exceeds the promised one. Then that kind, or
+ * the agent, is suspended. Pure except for the random draw and the clock that it is given. The student's thread, which
+ * sees the steps of all server threads.
  *
  * A kind is `young` until enough of its answers were compared, then `trusted`. After one disagreement the kind is
  * `suspect`: every step is audited, so that no wrong answer is served until the kind is cleared or suspended. A
@@ -23,10 +23,10 @@ import {
 } from './drift-test.ts';
 
 /**
- * Bounds and error rates of the watch. It watches the first `agents` agents that are audited. Of an agent, it watches
- * the kinds and forms of answers separately that occur first, and all others together, as one of `kinds`. For an agent
- * that keeps its promise, the probability that it is ever suspended is at most the sum of the two α. At first,
- * `young_factor` times as many steps are audited. The factor falls to 1 by the time the comparisons reach `trusted`.
+ * Bounds and error rates of the watch. It watches the first `agents` agents that are audited. Of each agent, it watches
+ * the first `kinds` − 1 kinds and forms of answers one by one, and all further ones together. An agent that keeps the
+ * promised error rate is ever suspended with a probability of at most the sum of the two α. At first, `young_factor`
+ * times as many steps of a kind are audited. The factor falls to 1 by the time that `trusted` answers were compared.
  */
 export const DRIFT = {
   agents: 200,

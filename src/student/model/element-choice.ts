@@ -10,9 +10,12 @@ import { isObject, isPrimitive, readNumber, textOfPrimitive } from './json-value
 import { type ListFilter, listFilters, passesFilter } from './list-summary.ts';
 
 export type ElementChoice =
-  /** The element whose field, or which itself, has the longest run of words in common with a source. */
+  /**
+   * The element whose field `key` has the longest run of words in common with the source `in`. null: the elements are
+   * plain values, which are compared themselves.
+   */
   | { pick: 'named'; key: string | null; in: string }
-  /** The only element whose field, or which itself, a source names completely. */
+  /** The only element whose field `key` (null: the element itself) occurs completely in the source `in`. */
   | { pick: 'said'; key: string | null; in: string }
   /** Absent filter: all elements. */
   | { pick: 'among'; by: 'last'; filter: ListFilter }
@@ -96,8 +99,8 @@ const ORDERED_KEYS = 5;
 const FILTERS = 12;
 
 /**
- * Choices that give the element with this index.
- * @param sources that may name it
+ * Proposes choices that give the element at the index `at`.
+ * @param sources names of the sources that may name the element
  */
 export function proposeChoices(
   items: readonly unknown[],

@@ -8,10 +8,9 @@
  *
  * Two wordings are equivalent if both deny or neither does, if their outcomes do not contradict each other, and if
  * neither replaces a value, or a word with content, by another one. A value that only one of them has must occur in the
- * step, or a proven rule must compute it from the step. The same holds for words that golden texts took from the step
- * (`grounded`). A text with a word of this kind is refused if the present step lacks that word. A wording that no
- * golden run had must also consist mostly of words that golden runs used for this answer, without words that they used
- * only for other answers.
+ * step, or a proven rule must compute it from the step. A word that golden texts took from their steps (`grounded`)
+ * must occur in the present step. A wording that no golden run had must also consist mostly of words that golden runs
+ * used for this answer, and have no word that they used only for other answers.
  */
 
 import { RecentMap } from '../../std/recent-map.ts';
@@ -36,7 +35,7 @@ export interface Wording {
   label: number;
   /** '' for an answer that is only text, otherwise the argument's name from {@link placeOfArgument}. */
   place: string;
-  /** Hashes of the stems of their words. */
+  /** Hashes of the stems of all words in the golden texts. */
   words: number[];
   /**
    * Hashes of values and names that several runs shared although most of their steps lacked them: part of the wording.
@@ -72,7 +71,7 @@ export type LooksBeside = readonly [label: number, tools: readonly string[]];
  */
 export type OtherLooks = LooksBeside;
 
-/** Arguments whose wording has no effect, by tool. Nothing reads an optional one, so calls may leave it out. */
+/** Arguments whose wording has no effect, by tool. A call may leave out an argument marked `optional`. */
 export type FreeArguments = readonly (readonly [tool: string, key: string, may?: 'optional'])[];
 
 /** An answer, divided into what must be equal and texts that may be worded differently. */
@@ -89,7 +88,7 @@ export function placeOfArgument(tool: string, key: string): string {
 
 /**
  * Divides an answer into what must be equal and its texts.
- * @returns null for a text that is JSON or empty, which has no wordings
+ * @returns null for an answer that is only text and whose text is JSON or empty: it has no wordings
  */
 export function readWording(content: readonly StudentBlock[], free: FreeArguments): WordedAnswer | null {
   let fixed = '';
@@ -118,8 +117,9 @@ export function readWording(content: readonly StudentBlock[], free: FreeArgument
 type WordedText = WordedAnswer['texts'][number];
 
 /**
- * The texts of two answers by their places. A text at an optional place that only one answer has is left out.
- * @returns null when only one answer has a text at another place
+ * Pairs the texts of two answers that stand at the same place. A text that only one answer has is left out if its place
+ * is optional.
+ * @returns null when only one of the answers has a text at a place that is not optional
  */
 export function pairTexts(
   a: WordedAnswer,
@@ -253,7 +253,7 @@ const NO_CONSTANTS: ReadonlySet<number> = new Set();
 
 /**
  * Whether two texts have no contradicting outcomes, denials and values, and the step holds each value that only one of
- * them has. A value of an enumeration must not be missing at all.
+ * them has. If one text enumerates values (ENUMERATED), the other text must have each of them.
  * @param constants hashes of values that are part of the wording
  * @param affirmed see {@link Wording}
  */
@@ -287,10 +287,13 @@ function denyNothingSaid(a: TextFacts, b: TextFacts, affirmed: ReadonlySet<numbe
   return [...denying.denied].every((stem) => !other.words.has(stem) && !affirmed.has(hashString(stem)));
 }
 
-/** A text with this many values that are written alike enumerates them, so none of them may be missing. */
+/** A text that has at least this many values of the same form enumerates them. */
 const ENUMERATED = 3;
 
-/** Whether values that only this text has belong to an enumeration. */
+/**
+ * Whether a value that only this text has belongs to an enumeration.
+ * @param only the values that the other text lacks, by kind
+ */
 function leavesOut(text: TextFacts, only: ReadonlyMap<string, readonly string[]>): boolean {
   const missing = new Set([...only.values()].flat().map(shapeOfValue));
   if (missing.size === 0) return false;
@@ -396,10 +399,11 @@ function isAmong(
 }
 
 /**
- * The tools of the calls that only one of two answers has, for a shell with the program; empty if both answers make the
- * same lookups in another order.
- * @returns null unless all these calls are lookups, and each answer makes them with other tools, or with the same shell
- *   program, where one command names everything that the other names
+ * Compares two answers that may make different lookups.
+ * @returns the tools (of a shell also the program) of the calls that only one of the answers has; empty if both make
+ *   the same lookups, in any order. null if an answer has no calls, if a call that only one of them has is no lookup,
+ *   or if both have the same calls and one of these is no lookup. Also null if both use the same tool for different
+ *   calls, except for shell commands of which one names all operands of the other
  */
 export function differInLooks(
   given: readonly StudentBlock[],
@@ -419,8 +423,8 @@ export function differInLooks(
 }
 
 /**
- * Whether two answers make the same lookups, and differ only in how much these show. The step must not contain the
- * value of such an option, because it may ask for this value.
+ * Whether two answers make the same lookups, and differ only in options that set how much a lookup shows. False if the
+ * step contains the number of such an option, because the step may ask for that number.
  */
 export function differInUntoldOptions(
   given: readonly StudentBlock[],

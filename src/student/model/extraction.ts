@@ -520,7 +520,7 @@ export function writeValue(value: Primitive, writing: Writing): Primitive | unde
 
 /**
  * Reads a number from a text.
- * @returns the number in a text, with its digits as golden answers have them; undefined for a text with other content
+ * @returns the number, exact in every digit; undefined for any other text, and for a large number with leading zeros
  */
 function readDigits(text: string): Primitive | undefined {
   if (text.length > NUMBER_CHARACTERS || !/^-?[\d,]*\.?\d+$/.test(text)) return undefined;
@@ -653,7 +653,9 @@ export function proposeRules(
   return [...rules, ...summaries].slice(0, PROPOSED);
 }
 
-/** Whether some way of writing may turn one value into the other. Of texts, only dates get another length. */
+/**
+ * Whether some way of writing may turn `at` into `value`. It changes the length of a text only if the text is a date.
+ */
 function mayBeWritten(at: Exclude<Primitive, null>, value: Exclude<Primitive, null>): boolean {
   if (typeof at !== 'string' || typeof value !== 'string') return true;
   return at.length === value.length || /^\d{4}-/.test(at);
@@ -737,8 +739,9 @@ export function proposeSpans(
 }
 
 /**
- * Whether a token may be the value in other digits or other case. A quick test: nearly no token of a page is. Rare
- * letters whose other case has another length (`ß`) do not count.
+ * Quickly excludes most tokens that cannot be the value in another notation or case: a token for a text must be as long
+ * as the text, and a token for a number must end with a digit. A letter whose other case has another length (`ß`) is
+ * excluded, too.
  */
 function mayBe(text: string, { start, end }: TextToken, value: Exclude<Primitive, null>): boolean {
   if (typeof value === 'string') return end - start === value.length;
@@ -783,7 +786,10 @@ function spansAt(text: string, tokens: readonly TextToken[], from: number, to: n
   return spans;
 }
 
-/** Longest text that is cut as a whole, and maximum tokens of prose that are cut. */
+/**
+ * CUT_CHARACTERS: a text without white space is divided into pieces as a whole up to this length. CUT_TOKENS: maximum
+ * number of tokens of another text that are divided.
+ */
 const CUT_CHARACTERS = 400;
 const CUT_TOKENS = 3;
 

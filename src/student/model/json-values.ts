@@ -175,7 +175,8 @@ export interface CopyBudget {
 }
 
 /**
- * A copy with fewer items, shorter strings and less depth; undefined when the budget is exhausted, or beyond the depth.
+ * Copies a value within bounds: long lists lose elements, and long strings lose their middle.
+ * @returns undefined when the budget is used up, or when the value lies deeper than the bound
  */
 export function copyBounded(
   value: unknown,

@@ -34,12 +34,12 @@ export const STUDENT_CORE = {
   system_values: 160,
   task_values: 64,
   /**
-   * Characters at both ends of a task that are searched for these values, and golden runs needed to make a
-   * value part of the rule.
+   * Number of characters at both ends of a task that are searched for values, and number of golden runs that must share
+   * a value if only some runs have it (`learnFixedValues`).
    */
   task_wording: { beginning: 12_000, end: 4_000 },
   fixed_value_runs: 8,
-  /** Maximum number of values that are part of an agent's rule. */
+  /** Maximum number of values that a model keeps as shared by all golden runs of an agent (`learnFixedValues`). */
   fixed_values: 400,
   /**
    * Maximum total length of the blocks of a system prompt that are kept for comparison. All further blocks count as one

@@ -27,8 +27,8 @@ interface ListUse {
   /** Whether the user's words have this value as whole words. */
   isSaid: (value: string) => boolean;
   /**
-   * Values in the inputs of each tool's calls since the list arrived. Elements that they name are left out; without a
-   * call no element is.
+   * Values in the inputs of each tool's calls since the list arrived. Elements that a call named are left out of the
+   * marks for that tool. Empty when no tool was called.
    */
   called: ReadonlyMap<string, ReadonlySet<string>>;
 }

@@ -1,7 +1,7 @@
 /**
- * The manifest of a directory of taught steps (`manifest.json`): which student it is, its thresholds, its measured
- * quality on held-out runs, and its files. `distill` and `loop` write it, and the gateway reads it. Schema and wording;
- * pure, any thread.
+ * The manifest of a student's directory (`manifest.json`): which student it is, its thresholds, its measured quality on
+ * held-out runs, and its files. `distill` and `loop` write the manifest, and the gateway reads it. This file has the
+ * schema and the texts of its faults. Pure; any thread.
  */
 
 import { z } from 'zod';
@@ -76,7 +76,7 @@ const studentKind = z.discriminatedUnion('kind', [
 /** Measurements on held-out golden runs. */
 const measured = z.object({
   held_out_runs: count,
-  /** Steps of those runs that the student was asked about. */
+  /** Steps of the held-out runs that the student was asked about. */
   steps: count,
   served: count,
   errors: count,
@@ -93,12 +93,12 @@ const measured = z.object({
   in_a_row: z.object({ served: count, errors: count }),
   /** Runs in which every step was served correctly. */
   whole_runs: count,
-  /** Share of those runs' tokens (input and output) that the served steps account for; null when not reported. */
+  /** Share of the held-out runs' tokens (input and output) that belong to served steps; null when not reported. */
   tokens_saved_share: share.nullable(),
   /** Steps not covered, by reason. */
   uncovered: z.partialRecord(z.enum(UNCOVERED_REASONS), count),
   error_definition: z.string().max(1_000),
-  /** For kind `http`. */
+  /** Figures of the service; only for a student of kind `http`. */
   service: z.lazy(() => serviceMeasures).optional(),
   /**
    * The measured student, if it is not the student that serves: it was taught in the same way, but without the held-out
@@ -138,7 +138,7 @@ const serviceMeasures = z.object({
 const kind = z.object({
   /** `look`, `look + note` for several calls in order, or `text`. */
   kind: z.string().max(200),
-  /** null: it is not served. */
+  /** Largest score at which the kind is served; null: the kind is not served. */
   threshold: share.nullable(),
   /**
    * Why the kind is not served: too few golden runs, too many errors in them, or excluded by an operator; null: it is
@@ -183,7 +183,7 @@ const agent = z.object({
   steps: count,
   served: count,
   errors: count,
-  /** Its kinds of answers, the most frequent first; the promise holds for each. Absent in older manifests. */
+  /** Its kinds of answers, the most frequent first; `target_error` holds for each. Absent in older manifests. */
   kinds: z.array(kind).max(MANIFEST_KINDS).optional(),
   /** Measurements on the held-out runs. */
   measured: z.object({ steps: count, served: count, errors: count }),

@@ -37,8 +37,8 @@ export interface NoveltyMemory {
   /** How surprising a place without golden values is, by kind. */
   new_place: Record<string, number>;
   /**
-   * How surprising the words of results are in {@link USUAL} of the golden runs, to a student that does not know the run.
-   * Absent in older models.
+   * How surprising the words of results usually are for a student that does not know the run. The share of golden runs
+   * in {@link USUAL} reaches this value. Absent in older models.
    */
   usual?: number;
 }
@@ -48,7 +48,10 @@ const STATES = 64;
 const WORDS = 4_000;
 /** Surprise of a single new word at a place where golden runs almost never had a new word. */
 const SINGLE_WORD = 0.6;
-/** If a share of new words exceeds the largest golden share by this much, it is a full surprise. */
+/**
+ * New words are a surprise if their share exceeds the largest golden share by more than WORD_SLACK. The surprise grows
+ * with the excess, and is complete at WORD_RANGE beyond it.
+ */
 const WORD_SLACK = 0.04;
 const WORD_RANGE = 0.25;
 /**
@@ -64,8 +67,8 @@ const MONTHS: ReadonlySet<number> = new Set(
     .map((name) => hashString(name)),
 );
 /**
- * Share of the golden runs, and minimum number of them, whose new words in results show that such words are usual; and
- * the largest surprise that counts as usual.
+ * A surprise by new words in results is usual if at least this share and this number of the golden runs reach it. A
+ * surprise above `most` is never usual.
  */
 const USUAL = { share: 0.1, runs: 4, most: 0.95 } as const;
 /** Weight of a surprise, by kind. Earlier results count less than the results that this step answers. */
@@ -127,7 +130,8 @@ export function learnNovelty(
 }
 
 /**
- * Finds the surprise that new words of results usually are. @param others knows of each run only what other runs have
+ * Finds how surprising the new words of results usually are (USUAL).
+ * @param others compares the words of each run only with those of other runs
  */
 function findUsual(
   steps: readonly { run_id: string; marks: readonly number[] }[],
@@ -315,8 +319,8 @@ export class NoveltyIndex {
   }
 
   /**
-   * How surprising the words of these kinds are, 0 … 1. @param newWords receives new words; those in it already do not
-   * count
+   * How surprising the words of these kinds are, 0 … 1.
+   * @param newWords receives the new words; a word that it already contains does not count
    */
   #measureWordsOf(marks: readonly number[], kinds: ReadonlySet<number>, newWords: Set<number>): number {
     const isSaid = kinds === SAID;

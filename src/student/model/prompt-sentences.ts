@@ -85,8 +85,8 @@ export function sentencesOf(text: string): readonly Sentence[] {
 }
 
 /**
- * Maximum characters of a sentence that are read; most sentences are shorter. In text without sentences, numbers are
- * data.
+ * Maximum number of characters of a sentence that are searched for numbers and dates. Most sentences are shorter. In a
+ * longer one, which is rather a table than a sentence, the further numbers are data.
  */
 const SENTENCE_READ = 2_000;
 /** Words that begin with a digit or a capital, not inside another word. */
@@ -162,7 +162,8 @@ function hashSigns(text: string, from: number, to: number): number {
 /**
  * Reads sentences and lines as hashes of their words; words with a digit, days and months are levelled: they
  * all have the same hash.
- * @param visit `isChanging`: something was levelled; `isPlace`: it contains at least two slashes
+ * @param visit called with each sentence; `isChanging`: a word of it was levelled; `isPlace`: it contains at least two
+ *   slashes
  * @param visitLevelled called with each levelled word, before its sentence
  */
 export function readSentences(

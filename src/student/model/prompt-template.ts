@@ -20,8 +20,8 @@ export interface PromptSpan {
   /** Characters of the longest word. */
   longest: number;
   /**
-   * Hash of the date at this place that was the day of the request in the golden prompts; absent: the place has other
-   * values. Any other date must be the day of the live request.
+   * Set at a place where golden prompts had the day of the request: the hash of that date in one of them. A live prompt
+   * must have the same date or the day of its own request there. Absent: the place has values of another kind.
    */
   today?: number;
 }

@@ -97,9 +97,9 @@ interface SeenValue {
 }
 
 /**
- * Learns which values are part of the rule: those that all golden runs share. A wording that only some runs have must
- * occur in enough runs.
- * @returns {@link VALUE_PARTS} numbers each
+ * Learns which values are part of the agent's rule: the values at places where all golden runs have the same one. If
+ * only some of the steps have a place, at least STUDENT_CORE.fixed_value_runs runs must have it.
+ * @returns {@link VALUE_PARTS} numbers for each value
  */
 export function learnFixedValues(steps: readonly { run_id: string; values: readonly number[] }[]): number[] {
   const places = new Map<number, SeenValue>();

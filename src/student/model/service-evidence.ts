@@ -21,7 +21,7 @@ const SERVICE_SAID = 4_096;
 /** Suffix in the name of a kind whose answers hold a new value. */
 const NEW_VALUES = '(new values)';
 
-/** The kind by its tools alone, as operators know it. */
+/** Shortens the name of a form or of a service's kind to the kind that operators know: the tools that are called. */
 export function kindByTools(name: string): string {
   const kind = kindOfForm(name);
   return kind.endsWith(` + ${NEW_VALUES}`) ? kind.slice(0, -NEW_VALUES.length - 3) : kind;
@@ -68,7 +68,7 @@ export function findSaid(steps: readonly LearnedStep[]): number[] {
     .map(([key]) => key);
 }
 
-/** Two runs, and one more: when a service is tried, the examined run itself is counted. */
+/** Two runs besides the run on which a service is tried, because that run is counted, too. */
 const SAID_RUNS = 3;
 
 /** The model, limited to the answers that its service may give; agents without evidence are not served. */
@@ -115,7 +115,9 @@ function addValues(value: unknown, key: string, words: string[]): void {
 const WORD = /\d+(?:[.,]\d+)*|[\p{L}\p{N}_]+/gu;
 const NUMBER = /^\d+(?:[.,]\d+)*$/;
 
-/** `45.20` is 45.2, and 1,204 is 1204. */
+/**
+ * Cuts a text into words in lower case. Numbers get one spelling: `45.20` becomes `45.2`, and `1,204` becomes `1204`.
+ */
 function cutWords(text: string): string[] {
   return (text.match(WORD) ?? []).map((word) =>
     NUMBER.test(word) ? nameNumber(word.replaceAll(',', '')) : word.toLowerCase(),

@@ -33,7 +33,7 @@ const READERS = new Set(
     ' ',
   ),
 );
-/** Programs whose second word tells whether they look. */
+/** Programs whose second word decides whether they only look. */
 const LOOKING_SUBCOMMANDS: Readonly<Record<string, readonly string[]>> = {
   systemctl: [
     'status',
@@ -51,7 +51,7 @@ const LOOKING_SUBCOMMANDS: Readonly<Record<string, readonly string[]>> = {
   kubectl: ['get', 'describe', 'logs', 'top'],
 };
 const SUBCOMMANDS = new Set([...Object.keys(LOOKING_SUBCOMMANDS), 'service', 'npm', 'pip', 'apt', 'apt-get']);
-/** Options with which even such a program may change something: it writes a file, or deletes old logs. */
+/** Options with which a program that otherwise only looks may change something: write a file, or delete old logs. */
 const WRITING =
   /^(?:-[A-Za-z]*[oOK]|--output|--vacuum|--rotate|--flush|--sync|--relinquish|--setup-keys|--cursor-file|--ext-diff)/;
 
@@ -93,7 +93,7 @@ export function readShellCommand({ name, input }: CallBlock): ShellCommand | nul
 const SPECIAL = /[;&<>$()`\\\n#{}!]/;
 
 function readPipeline(key: string, command: string): ShellCommand | null {
-  // Only at the end: before it, this may be part of a quoted text.
+  // Drop redirections of messages, but only at the end. Elsewhere they may be part of a quoted text.
   let text = command.trim().replace(/(?: ?(?:\d?>&\d|[12&]?> ?\/dev\/null))+$/, '');
   const into = /^([^'"]*?)\s*(?<![\d>&])>\s*([\w./-]+)$/.exec(text);
   if (into !== null) text = into[1]!;
@@ -125,7 +125,9 @@ function nameProgram(words: readonly string[]): string {
   return SUBCOMMANDS.has(program) && second !== undefined ? `${program} ${second}` : program;
 }
 
-/** What a command's first program is, for names; null when the command is not understood. */
+/**
+ * Names the first program of a command; `write` if the output replaces a file; null if the command is not understood.
+ */
 export function programOf(call: CallBlock): string | null {
   const command = readShellCommand(call);
   if (command === null) return null;
@@ -160,8 +162,8 @@ function listOperands(call: CallBlock): string[] {
 }
 
 /**
- * Writes commands in the same way if they have the same effect and show the same, and leaves out what a program does
- * anyway.
+ * Writes commands in the same way if they have the same effect and the same output. Options without effect are left
+ * out.
  */
 export function spellCommands(content: readonly StudentBlock[]): readonly StudentBlock[] {
   return content.map((block) => {
@@ -213,7 +215,7 @@ function countLines(stages: string[][]): string[][] {
   return pattern!.startsWith('-') || file.startsWith('-') ? stages : [['grep', '-c', pattern!, file]];
 }
 
-/** A changing command without what it does anyway. */
+/** Writes a changing command in one way if it has several: `kill -15 8` becomes `kill 8`. */
 function spellStage(words: readonly string[]): readonly string[] {
   const text = words.join(' ');
   const killed = /^kill (?:-(?:SIG)?TERM|-15|-s (?:SIG)?TERM) (\d+)$/.exec(text);

@@ -55,7 +55,10 @@ export interface PastResult {
   at: number;
 }
 
-/** For comparisons of results: longest value, most values; and of each result most fields, elements and levels. */
+/**
+ * Bounds of the comparison of results (`markShared`): the longest text, the number of texts of all results together,
+ * and the number of fields, elements and levels of one result.
+ */
 const SHARED_CHARACTERS = 64;
 const SHARED_VALUES = 400;
 const SHARED_FIELDS = 24;
@@ -95,8 +98,8 @@ export class StepMarks {
   }
 
   /**
-   * Marks the lists of a result. They have their own bound, so that they leave the other marks their room.
-   * @param calls since the result arrived, the latest first
+   * Marks the lists of a result. A separate bound applies to these marks, so that they do not displace other marks.
+   * @param calls the calls since the result arrived, the latest first
    */
   markLists(name: string, json: unknown, calls: readonly PastCall[]): void {
     const isSaid = (value: string): boolean => this.#saidText.includes(` ${spaceWords(value)} `);
@@ -114,7 +117,7 @@ export class StepMarks {
   /**
    * Adds the system prompt's numbers. The bound does not apply to them, because a long conversation would leave no
    * room.
-   * @param numbers place, value, …
+   * @param numbers places and values in turn
    */
   markSystemNumbers(numbers: readonly number[]): void {
     for (let at = 0; at < numbers.length; at += 2)
@@ -142,7 +145,9 @@ export class StepMarks {
   }
 
   /**
-   * Marks the sequence of earlier calls, those of a shell with their program. In both lists, the latest comes first.
+   * Marks the sequence of earlier calls. A call of a shell counts with its program.
+   * @param calls the latest first
+   * @param results the latest first
    */
   markPast(calls: readonly PastCall[], results: readonly PastResult[]): void {
     const uses = calls.map(({ id, name, input }) => nameOfUse({ type: 'tool_call', id, name, input }));
@@ -168,8 +173,8 @@ export class StepMarks {
   }
 
   /**
-   * Marks the first sentences and lines as a whole, with numbers levelled. A line is more informative than its separate
-   * words.
+   * Marks the first sentences and lines as a whole, regardless of their numbers. A line is more informative than its
+   * separate words.
    */
   markLines(place: number, text: string): void {
     let lines = 0;
@@ -222,8 +227,8 @@ export class StepMarks {
   }
 
   /**
-   * Marks for each text of a result whether a result that was marked before has the same text at any place: the account
-   * on an invoice is the one on file. number-relations.ts compares numbers.
+   * Marks for each text of a result whether a result that was marked before has the same text at any place. For
+   * example, the account on an invoice is the account on file. number-relations.ts compares numbers.
    * @param json the result; only the first elements of a list are compared
    */
   markShared(place: number, json: unknown): void {
@@ -261,7 +266,8 @@ export class StepMarks {
 
   /**
    * Marks how many elements of a list an agent has already worked through with its calls.
-   * @param since number of calls by tool since the list arrived, including `latest`
+   * @param since how often each tool was called since the list arrived
+   * @param latest the tool that was called last
    */
   markProgress(name: string, json: unknown, since: ReadonlyMap<string, number>, latest: string): void {
     let lists = 0;
@@ -294,7 +300,7 @@ const DENYING = new Set(
     'until forbidden prohibited'
   ).split(' '),
 );
-/** Words that tell an order from a statement: `do not run`, `did not run`. */
+/** Words before a negation that distinguish an order from a statement: `do not run`, `did not run`. */
 const MOODS = new Set(
   (
     'do did does must may might should shall can could will would is are was were be been has have had please you we i ' +

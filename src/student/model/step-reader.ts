@@ -19,12 +19,16 @@ import { MARK, type PastCall, type PastResult, StepMarks } from './step-marks.ts
 /** A part of the step's context from which values can be taken. */
 export interface StepSource {
   /**
-   * `task`: the user's first words; `said`: the user's latest words, if different; `said#1`: all words between them;
-   * `system`: the changing lines of the system prompt, and the current day as tools tell it; `result:NAME`, `call:NAME`:
-   * latest result of the tool, and input of its latest call; with `#1` the previous one, and so on. `beside result:NAME`:
-   * the text around the JSON of a result. `results:NAME`: all results of a tool that was called several times at once.
-   * `links:NAME`: the links of a page that the step answers. `progress`: how often each tool was called since each
-   * result, and under `task` how many of all its calls succeeded.
+   * One of these names:
+   * - `task`: the user's first words; `said`: the user's latest words, if different; `said#1`: all words between them
+   * - `system`: the changing lines of the system prompt, and the current day according to tools' descriptions
+   * - `result:NAME`, `call:NAME`: the latest result of the tool, and the input of its latest call; with `#1` at the end
+   *   the previous one, and so on
+   * - `beside result:NAME`: the text around the JSON of a result
+   * - `results:NAME`: all results of a tool that was called several times at once
+   * - `links:NAME`: the links of a page that the step answers
+   * - `progress`: by result, how often each tool was called since the result arrived; under `task`, how many calls of
+   *   each tool succeeded
    */
   name: string;
   /** Text for prose, otherwise a bounded copy of the JSON. */
@@ -48,12 +52,11 @@ export class StepReader {
   readonly #messages: readonly TurnMessage[];
   /** Index of the first answer; without an answer, the number of messages. */
   readonly #taskEnd: number;
-  /**
-   * Numbers of the system prompt, with their places. The next two fields count the occurrences of each sentence, and
-   * combine all numbers beyond the bound.
-   */
+  /** Places and hashes of the numbers in the system prompt, in turn. */
   readonly #numbers: number[] = [];
+  /** Number of occurrences of each sentence that has numbers. */
   readonly #numbered = new Map<number, number>();
+  /** One hash of all numbers beyond the bound; 0: none. */
   #moreNumbers = 0;
   readonly #values: PromptValues;
   readonly #progress: Record<string, Record<string, number>> = {};
@@ -340,7 +343,7 @@ function readTask(messages: readonly TurnMessage[], end: number): string {
 }
 
 /**
- * Reports each value in the wording of a request's prompt, and the name of its place in the step. Explanations use it.
+ * Reports each value in the wording of a request's prompt with its place, for explanations.
  */
 export function readPromptValues(request: NormalRequest, tell: (value: PlacedValue) => void): void {
   const { system, messages, task_end } = partInstructions(request);

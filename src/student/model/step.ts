@@ -23,7 +23,7 @@ export interface StepDigest {
    * The address at which the request arrived, as `nameOrigin` names it; only for display; absent: the default upstream.
    */
   origin?: string;
-  /** Hashes of the system prompt's sentences, with noise removed. */
+  /** Hashes of the system prompt's sentences, which ignore numbers, days and months. */
   system: number[];
   /** The system prompt itself, and the time of the request (null: unknown); absent: there is no system prompt. */
   prompt?: PromptText;

@@ -23,7 +23,7 @@ export interface StudentModel {
   groups: StudentGroup[];
 }
 
-/** Golden steps of one agent, {@link StudentAgent}. Only the student reads its fields. */
+/** Golden steps of one agent, as a {@link StudentAgent}. Only the student reads the fields. */
 type StudentGroup = Readonly<Record<string, unknown>>;
 
 /**
@@ -166,8 +166,8 @@ export interface StageMemory {
   /** Pairs of numbers that are compared; absent in older models. */
   relations?: NumberRelation[];
   /**
-   * Marks that always occurred with one label, more often than by chance (−1: answers that no template
-   * explains).
+   * Keys of marks that always occurred with one label, more often than by chance, each with this label. The label −1
+   * stands for answers that no template explains.
    */
   tells?: [number, number][];
   /** Keys of the denials in golden steps, by label; empty if there are more of them than half the runs. */

@@ -2,9 +2,10 @@
  * The student of kind `exemplar`: answers a live step that resembles its golden steps. For a student of kind `http` this
  * file finds the step's agent and how unusual the step is, and a service answers. Pure; the student's thread.
  *
- * A live step is near the prototypes of its agent and stage whose decisive marks it shares (student-fit.ts defines
- * these). Its nonconformity, how unlike the golden steps it is, comes from four doubts: neighbours with another answer,
- * distance, novelty (novelty.ts), and slots whose rules are little tested or contradict each other.
+ * A live step is near the prototypes of its agent and stage that have the same decisive marks. student-fit.ts finds
+ * prototypes, stages and decisive marks. The nonconformity of a step says how unlike the golden steps it is. It comes
+ * from four doubts: neighbours with another answer, distance, novelty (novelty.ts), and slots whose rules are little
+ * tested or contradict each other.
  */
 
 import type { NormalRequest } from '../../domain/turn.ts';
@@ -56,6 +57,7 @@ export interface Proposal {
   reason: UncoveredReason;
   /** Nonconformity, 0 … 1; null when no score could be computed. */
   score: number | null;
+  /** Votes of the neighbours for the answer, at least 1; 0 without an answer. */
   support: number;
   /** The step's agent; '' when unknown. */
   agent: string;
@@ -76,7 +78,7 @@ export interface Proposal {
   nearest: { prototype: Prototype; distance: number; stage: StageMemory } | null;
 }
 
-/** Why the student is uncertain, each 0 … 1. */
+/** Why the student is uncertain; each doubt is from 0 to 1. */
 export interface Doubts {
   /** Neighbours with another answer. */
   disagreement: number;
@@ -149,8 +151,8 @@ class ReadyStage {
   }
 
   /**
-   * Counts what speaks against a label: the step's marks, sentences and comparisons that always occurred with another
-   * label count once, and negations that never occurred with this label count twice.
+   * Counts what speaks against a label. A mark, sentence or comparison of the step counts once if it always occurred
+   * with another label in golden steps. A negation counts twice if it never occurred with this label.
    */
   countContradictions(step: StepDigest, compared: readonly number[], label: number): number {
     let count = 0;
@@ -169,8 +171,9 @@ class ReadyStage {
   }
 
   /**
-   * Finds the prototypes near the step's vector, nearest first, with the distance: the share of worth in which they
-   * differ. `between` is additional distance for numbers between the golden numbers on both sides of a threshold.
+   * Finds the prototypes near the step's vector, nearest first. The distance is the total worth of the marks in which
+   * step and prototype differ, from 0 to 1. `between` is additional distance for numbers that lie between the golden
+   * numbers on both sides of a threshold.
    */
   findNear(step: StepDigest): {
     near: { prototype: Prototype; distance: number }[];
@@ -219,19 +222,26 @@ class ReadyStage {
   }
 }
 
-/** Additional distance, compared with the nearest neighbour, at which a neighbour's weight is a third. */
+/** A neighbour that is farther than the nearest one by this distance has 1/e (about a third) of the full weight. */
 const KERNEL = 0.04;
-/** A doubt that counts like half a run against the runs that agree. */
+/** Votes that are added against every answer, so that few agreeing runs leave a doubt. */
 const PRIOR = 0.5;
-/** Doubt if this many runs in the nearest situation gave only other answers, whatever the other neighbours say. */
+/**
+ * Minimum doubt if the nearest prototype has at least OPPOSED_RUNS runs and all of them gave another answer, whatever
+ * the other neighbours say.
+ */
 const OPPOSED = 0.6;
 const OPPOSED_RUNS = 2;
+/** The doubt for a distance is the distance times this factor, at most 1. */
 const DISTANCE_DOUBT = 2.5;
 /** Doubt if a number is far from the golden numbers at its place. */
 const STRANGE_NUMBER = 0.6;
-/** Largest normal distance, in units of the golden numbers' size or spread: counters and prices grow. */
+/**
+ * A number without a learned slack is far if it is outside the golden range by more than this many times the range's
+ * largest number or width. The factor is large because counters and prices grow.
+ */
 const FAR = 4;
-/** Doubt for each mark that always occurred with another answer. */
+/** Doubt for each contradiction that `countContradictions` counts, and the largest sum. */
 const CONTRADICTED = { each: 0.4, most: 0.8 } as const;
 
 interface ReadyAgent {
@@ -242,13 +252,13 @@ interface ReadyAgent {
   groups: Map<string, ReadyStage>;
 }
 
-/** A step with the golden steps near it, at least one. */
+/** A step, its agent and stage, and the golden steps near it; `near` has at least one element. */
 interface PlacedStep extends ReturnType<ReadyStage['findNear']> {
   agent: StudentAgent;
   ready: ReadyStage;
 }
 
-/** Answers steps. Holds the model's indexes; one thread. */
+/** Answers steps from a model, whose indexes it holds in memory. Used on one thread. */
 export class Student {
   readonly #agents = new Map<string, ReadyAgent[]>();
   readonly #stages = new Map<StageMemory, ReadyStage>();
@@ -282,8 +292,8 @@ export class Student {
   /**
    * Decides whether a step is covered.
    * @param threshold largest score that is covered; below 0 covers nothing
-   * @param wanted `coverage`: only whether a service may be asked (kind `http`); `second`: that, and the student's own
-   * answer if it has one
+   * @param wanted `coverage`: only decide whether a service may be asked (kind `http`); `second`: decide this, and
+   *   return the student's own answer. Without an own answer, a step is then not covered
    */
   decide(step: StepDigest, threshold: number, wanted: WantedDecision = 'answer'): StudentDecision {
     if (wanted !== 'answer') {
@@ -443,8 +453,8 @@ export class Student {
   }
 
   /**
-   * Whether another answer to a step is equivalent to the student's proposal (equivalence.ts): it says the same, or
-   * golden runs use both interchangeably.
+   * Whether another answer to a step is equivalent to the student's proposal (equivalence.ts): both answers say the
+   * same, or golden runs use them interchangeably. False for a proposal without an answer.
    */
   agrees(step: StepDigest, { answer, label, nearest }: Proposal, other: readonly StudentBlock[]): boolean {
     if (answer === null) return false;
@@ -454,24 +464,26 @@ export class Student {
 
   /**
    * Finds what the student knows about the agent of a step, for explanations.
-   * @returns the agent, or the nearest one if places of the wording have other values (`otherValues`); null without either
+   * @returns the step's agent. If the wording has other values than all known agents (`otherValues`), the agent with
+   *   the fewest other values. null when no agent has the step's wording
    */
   knownAgent(step: StepDigest): StudentAgent | null {
     return this.#findAgent(step)?.ready.agent ?? null;
   }
 
   /**
-   * Finds the places in the prompt's wording at which all golden runs of `knownAgent` had another value than the step, for
-   * explanations. If there is such a place, the step does not belong to that agent.
-   * @returns empty if there is no such place, or no such agent
+   * Finds the places in the prompt's wording at which all golden runs of `knownAgent` had another value than the step,
+   * for explanations. A step with such a place does not belong to that agent.
+   * @returns hashes of the places; empty if the step belongs to the agent, or if `knownAgent` is null
    */
   otherValues(step: StepDigest): number[] {
     return this.#findAgent(step)?.others ?? [];
   }
 
   /**
-   * The limit of an answer: that of its narrowest form with a limit.
-   * @param forms the narrowest last
+   * Finds the limit of an answer: the limit of its narrowest form that has one. −1 if none of its forms has one, but
+   * other forms of the agent have limits.
+   * @param forms names of the answer's forms, the narrowest last
    */
   #limitOf(
     { name, limit }: StudentAgent,

@@ -1,8 +1,9 @@
 /**
- * Translates a step for a service that speaks chat-completions, and its answer back. Pure; the round's own thread and
- * the student's. Source: OpenAI's API reference, "Chat completions", as compatible services implement it.
+ * Translates a step for a service with the chat-completions API, and translates the service's answer back. Pure; the
+ * round's own thread and the student's. Source: OpenAI's API reference, "Chat completions", as compatible services
+ * implement it.
  *
- * The answer's length is sent as `max_tokens`, which all of these services know.
+ * The answer's length is sent as `max_tokens`, because all compatible services accept this field.
  */
 
 import { asArray, asCount, asObject, asText, type JsonObject } from '../../providers/json-reading.ts';
@@ -12,7 +13,7 @@ import type { StudentAnswer, StudentBlock } from '../model/decision.ts';
 import { type PlainMessage, writeChatMessages, writeChatTools } from './plain-conversation.ts';
 import { type ServiceStep, UntranslatableStep } from './service-step.ts';
 
-/** Maximum number of stop words that these services accept. */
+/** Maximum number of stop words that services with this API accept. */
 const STOPS_MAX = 4;
 
 /**

@@ -1,6 +1,6 @@
 /**
- * Translates a step for a service that speaks the Messages API, and its answer back. Pure; the round's own thread and
- * the student's.
+ * Translates a step for a service with the Messages API, and translates the service's answer back. Pure; the round's
+ * own thread and the student's.
  */
 
 import { asCount, asObject, type JsonObject } from '../../providers/json-reading.ts';
@@ -30,7 +30,7 @@ export function toMessagesRequest(step: ServiceStep, model: string): JsonObject 
       if (type === 'tool_use' && !CALL_ID.test(String(id))) throw new UntranslatableStep('an id of a call');
   const asked: JsonObject = {
     model,
-    // Required by this API. An answer that reaches the limit is truncated, and is not served.
+    // The API requires this field. An answer that reaches the limit is truncated, and is not served.
     max_tokens: step.max_tokens ?? SERVICE_ANSWER_TOKENS,
     stream: false,
     messages,

@@ -54,7 +54,8 @@ import type { Wire } from './wire.ts';
 
 /**
  * Maximum number of steps that are remembered for each server thread (`Handled`), in every mode. Beyond it, the oldest
- * are forgotten: their answers are not compared, and their amounts stay in the ledger.
+ * steps are forgotten: their answers are not compared, and their amounts stay in the ledger even if the server thread
+ * withdraws them.
  */
 const SHADOWED_ANSWERS = 1_000;
 
@@ -200,7 +201,7 @@ export class StepHandler {
 
   /**
    * Handles a step repeatedly without delivering the answer. A thread that has just started is a hundred times slower
-   * than a warm thread. The first live steps must not wait for it.
+   * than a warm one, and the first live steps should not be that slow.
    */
   warmUp(): void {
     const { core, threshold } = this.#options;

@@ -45,7 +45,7 @@ export function readWireRequest(wire: Wire, body: JsonObject): NormalRequest | n
 }
 
 /**
- * The step of a request that {@link readWireRequest} has read.
+ * Makes the step of a request that {@link readWireRequest} has read.
  * @param at_ms time of the request; null when unknown
  */
 export function digestWireStep(

@@ -98,7 +98,8 @@ class SchemaScale {
   }
 
   /**
-   * @returns number of open-ended repetitions of the most expensive pattern
+   * Checks the cost of the schema.
+   * @returns number of open-ended repetitions of the most expensive pattern; 0 without patterns
    * @throws UnusableSchema
    */
   weigh(): number {

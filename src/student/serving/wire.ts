@@ -42,7 +42,7 @@ export interface Wire {
   findBreaches(body: JsonObject, head: WireHead): string[];
   /** Top-level fields that the normal form does not model; they distinguish agents. */
   readSettings(body: JsonObject): Record<string, unknown>;
-  /** Why no student may answer such a request, in words; '': a student may. */
+  /** Why no student may answer the request, in words; '': a student may. */
   findUnsupported(body: JsonObject): string;
   /** Whether the request asks for a whole answer: the last message is not the model's. */
   endsWithUser(body: JsonObject): boolean;
