@@ -70,7 +70,7 @@ interface NewestQuestion {
 /**
  * Lists the newest exchanges that match a query.
  * @param newest the newest of the exchanges that are not listed, newest first
- * @returns null if no exchange waits
+ * @returns null if every stored exchange is listed
  */
 export function tellBeingIndexed(
   newest: readonly NewestExchange[],

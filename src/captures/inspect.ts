@@ -469,7 +469,9 @@ class LinkFinder {
   #asked: string | null = null;
   /** The last answer in the form in which a continuing request contains it. */
   #answered: string | null = null;
+  /** The link by which a continuing request refers to the last answer if the provider keeps it. */
   #answeredId: string | null = null;
+  /** The last answer without the messages before it. */
   #answerAlone: string | null = null;
 
   find(turn: ReadTurn, record: ListedExchange): TurnLink {

@@ -2,8 +2,9 @@
  * An entry of the list of runs: a captured run, a reported run, or both. This file has the fields that queries read,
  * and makes the row that the list shows. Pure; capture reader, command line.
  *
- * A captured run and a reported run are the same run if they have the same id, or if the id of the reported run is the
- * trace of the captured run or, for a run without a parent, its session, as in telemetry without run ids.
+ * A captured run and a reported run are the same run if they have the same id. They are also the same run if the id of
+ * the reported run is the captured run's trace or, if the captured run has no parent, its session. Telemetry without run
+ * ids uses such ids.
  */
 import type { CapturedRunRow } from '../domain/captured-run.ts';
 import type { GoldenReason } from '../domain/golden.ts';

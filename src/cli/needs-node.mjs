@@ -14,7 +14,8 @@ if (major < 22 || (major === 22 && minor < 18)) {
   process.exit(1);
 }
 
-// npm writes the second file when it has installed everything. npm 10 may lose its connection before that, and report success.
+// npm writes node_modules/.package-lock.json when it has installed everything. npm 10 may lose its connection before
+// that, and report success.
 const root = new URL('../../', import.meta.url);
 if (
   existsSync(new URL('package-lock.json', root)) &&
@@ -27,7 +28,7 @@ if (
   process.exit(1);
 }
 
-/** Other package managers write no such file. */
+/** Whether all dependencies are installed. Other package managers do not write node_modules/.package-lock.json. */
 function hasDependencies() {
   const { dependencies } = JSON.parse(readFileSync(new URL('package.json', root), 'utf8'));
   return Object.keys(dependencies).every((name) =>

@@ -32,7 +32,10 @@ export function formatJson(value: unknown, indent: number): string {
   return escapeJson(JSON.stringify(value, null, indent));
 }
 
-/** Escapes these characters in a text that is JSON or a part of it. In JSON they occur only inside strings. */
+/**
+ * Escapes characters that act on a terminal in a text that is JSON or a part of it. In JSON they occur only inside
+ * strings. JSON itself already escapes C0 characters and lone surrogates.
+ */
 export function escapeJson(json: string): string {
   return json.replace(
     /[\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g,
@@ -56,7 +59,7 @@ function measureChar(char: string): number {
   return NO_WIDTH.test(char) ? 0 : WIDE.test(char) ? 2 : 1;
 }
 
-/** The text, truncated to at most so many columns, with an ellipsis for the rest. */
+/** Truncates a text that is wider than `columns`, and ends it with an ellipsis. */
 function cutToWidth(text: string, columns: number): string {
   if (text.length <= columns && measureWidth(text) <= columns) return text;
   let width = 0;

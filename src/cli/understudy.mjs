@@ -26,7 +26,10 @@ if (process.argv[2] === 'hook' && /^[a-z]/.test(process.argv[3] ?? '')) {
 await import('./needs-node.mjs');
 await import(findBundle() ?? findEntry('./understudy.ts', '../../dist/src/cli/understudy.js'));
 
-/** @returns null without a bundle, or for one of other sources */
+/**
+ * Finds the bundle of the service.
+ * @returns its address; null if there is no bundle, or if it was made of other sources
+ */
 function findBundle() {
   const built = new URL('../../dist/', import.meta.url);
   const root = existsSync(new URL('./understudy.ts', import.meta.url))
@@ -35,7 +38,7 @@ function findBundle() {
   const folder = new URL('src/threads/dist/', root);
   try {
     const { sources } = JSON.parse(readFileSync(new URL('files.json', folder), 'utf8'));
-    // A build does not change any more; a copy of it may have other times.
+    // The bundle of a published package always matches. Its files are not compared, because a copy has other file times.
     if (root !== built && !Object.entries(sources).every((source) => isUnchanged(root, source))) return null;
   } catch {
     return null;
