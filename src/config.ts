@@ -1,11 +1,11 @@
 /**
- * Environment and flags → one frozen Config. The service's only reader of `process.env`; every other module is handed its part
- * of the Config. Each file of `config/` has the variables of a section. A bad value ends the start with one line. Main
- * thread, before anything else runs.
+ * Makes one frozen Config of the environment and the command line's flags. In the service, only this file reads
+ * `process.env`; every other module gets its part of the Config. Each file of `config/` has the variables of one
+ * section. An invalid value ends the start with one line. Main thread, before anything else runs.
  *
- * Outside the service these read the environment: what is loaded into agents' processes (src/client/environment.ts,
- * src/label/environment.ts), the container's health check, and src/cli/understudy.mjs, which must choose V8's cache before it loads
- * any of this.
+ * Outside the service, other files read the environment, too: the code that is loaded into agents' processes
+ * (src/client/environment.ts, src/client/edge/environment.ts, src/label/environment.ts), the container's health check,
+ * and src/cli/needs-node.mjs and src/cli/understudy.mjs, which run before any module of the service is loaded.
  */
 
 import { readFileSync } from 'node:fs';
@@ -45,7 +45,7 @@ import { readService, SERVICE_VARIABLES, type ServiceConfig } from './config/ser
 import { parseText, path, type Values, type VariableTable } from './config/values.ts';
 import { HTTP_HEAD_BYTES } from './limits.ts';
 
-/** Everything an operator decides. Frozen, parts included. */
+/** Everything that an operator decides. The object and all of its parts are frozen. */
 export interface Config extends ServiceConfig, TeachingConfig, EnginesConfig {
   readonly version: string;
   /**
@@ -115,8 +115,8 @@ const LISTENER_PREFIXES = { api: '', gateway: 'GW_', proxy: 'GW_PROXY_' } as con
 const PROXY_PORT = 8788;
 
 /**
- * Reads the operator's settings. An empty variable counts as unset, as in a compose file that passes it
- * through.
+ * Reads the operator's settings. An empty variable counts as unset, because a compose file passes on an unset variable
+ * as an empty one.
  * @param flags from the command line; each replaces its variable
  * @param env the environment; default: that of the process
  * @throws ConfigError for the first invalid value
@@ -206,14 +206,16 @@ function freezeConfig(v: Variables, db: string | undefined): Config {
   });
 }
 
-/** The names that the operator lists, and those under which the service is reached by configuration. */
+/** The host names that the operator lists, and the names of both listeners and of the public address. */
 function listAllowedHosts(listed: readonly string[], api: ApiConfig, gateway: GatewayConfig): string[] {
   const names = [...listed, api.host.toLowerCase(), gateway.host.toLowerCase()];
   if (api.public_url !== null) names.push(new URL(api.public_url).hostname);
   return [...new Set(names)];
 }
 
-/** The package's version, from the package.json of the tree that runs: `src/` and `dist/src/` lie at different depths. */
+/**
+ * Reads the package's version from package.json, which is one folder above `src/` and two folders above `dist/src/`.
+ */
 export function readVersion(): string {
   const isBuilt = import.meta.url.endsWith('.js');
   const file = new URL(isBuilt ? '../../package.json' : '../package.json', import.meta.url);

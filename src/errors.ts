@@ -1,7 +1,7 @@
 /**
- * The error catalogue: every failure that a caller can see has a code here, and the code determines
- * the status, the text and whether a retry may succeed. An error loses its class when it crosses a
- * thread, so it travels as plain data and is rebuilt from its code. Any thread.
+ * The error catalogue: every failure that a caller can see has a code in `ERRORS`. The code determines the status, the
+ * text and whether a retry may succeed. An error would lose its class between threads, so threads send its code and
+ * text as plain data, and make it again from them. Any thread.
  */
 
 interface CatalogueEntry {
@@ -61,13 +61,13 @@ export const ERRORS = {
 
 export type ErrorCode = keyof typeof ERRORS;
 
-/** An error as it crosses threads: plain, cloneable, no stack of another thread. */
+/** An error as one thread sends it to another: plain data, without the stack. */
 export interface ErrorData {
   code: ErrorCode;
   detail: string;
 }
 
-/** A failure from the catalogue. `cause` stays in the process that threw it (logs); it never reaches a caller. */
+/** A failure from the catalogue. Its `cause` is only logged; it never reaches a caller. */
 export class CatalogueError extends Error {
   readonly code: ErrorCode;
 
@@ -95,9 +95,10 @@ export class CatalogueError extends Error {
 const NO_SPACE: ReadonlySet<unknown> = new Set(['ENOSPC', 'EDQUOT', 'EFBIG']);
 
 /**
+ * Converts a thrown value to an error of the catalogue. The thrown value becomes the cause.
  * @param thrown any caught value
- * @returns a catalogue error unchanged; `unavailable` for an error of the actor runtime that may be retried, for a full
- *   disk, and without the shared database; else `internal`. The thrown value is the cause.
+ * @returns a catalogue error unchanged; `unavailable` for a full disk, for a shared database that cannot be used now,
+ *   and for an error that says that a retry may succeed (`retryable`); otherwise `internal`
  */
 export function toCatalogueError(thrown: unknown): CatalogueError {
   if (thrown instanceof CatalogueError) return thrown;
@@ -109,13 +110,13 @@ export function toCatalogueError(thrown: unknown): CatalogueError {
   return new CatalogueError(isPassing ? 'unavailable' : 'internal', undefined, { cause: thrown });
 }
 
-/** To a thread: what survives structured clone and msgpack alike. */
+/** Converts a thrown value for another thread: to plain data that structured clone and msgpack can transport. */
 export function toErrorData(thrown: unknown): ErrorData {
   const error = toCatalogueError(thrown);
   return { code: error.code, detail: error.message };
 }
 
-/** From a thread. A code that this version does not know becomes `internal`, its words kept. */
+/** Makes the error that another thread has sent. A code that this version does not know becomes `internal`. */
 export function fromErrorData(data: { code: string; detail: string }): CatalogueError {
   return new CatalogueError(isErrorCode(data.code) ? data.code : 'internal', data.detail);
 }
@@ -124,7 +125,7 @@ function isErrorCode(code: string): code is ErrorCode {
   return Object.hasOwn(ERRORS, code);
 }
 
-/** The error of a status that the listeners answer by themselves. */
+/** Makes the error for a status with which a listener itself answers; `unavailable` for any other status. */
 export function errorOfStatus(status: number, message: string): CatalogueError {
   return new CatalogueError(LISTENER_ERRORS[status] ?? 'unavailable', message);
 }
@@ -136,12 +137,14 @@ const LISTENER_ERRORS: Readonly<Record<number, ErrorCode>> = {
   505: 'http_version',
 };
 
-/** To the API's wire: `{"detail": …}` (documents 1 and 2). */
+/** Makes the body of the API's error answer (documents 1 and 2). */
 export function toApiBody(error: CatalogueError): { detail: string } {
   return { detail: error.message };
 }
 
-/** To the gateway's wire: shaped like an error of the messages API, for every client (document 3, Errors). */
+/**
+ * Makes the body of the gateway's own error answer: that of the Messages API, for every client (document 3, Errors).
+ */
 export function toMessagesBody(error: CatalogueError): {
   type: 'error';
   error: { type: string; message: string };

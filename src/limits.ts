@@ -1,7 +1,8 @@
 /**
- * Bounds that several folders share without a folder that all of them may import, and the defaults of operator variables. Every
- * other bound is declared in the module that it bounds, or in `limits.ts` of its folder. `threads/limit-relations.ts` asserts the
- * relations between bounds of several folders. Constants only; any thread.
+ * Bounds that several folders need, although no folder could declare them that all of these may import. Also the
+ * defaults of operator variables. Every other bound is declared in the module that it bounds, or in `limits.ts` of its
+ * folder. `threads/limit-relations.ts` asserts the relations between bounds of several folders. Constants only; any
+ * thread.
  */
 
 import { strict as assert } from 'node:assert';
@@ -27,20 +28,23 @@ export const DEFAULTS = {
  */
 export const PUBLIC_ADDRESS_CONNECTIONS = 1_000;
 
-/** How long a tunnel must have been silent to end at once when the service stops. */
+/** A tunnel through which no bytes have passed for this long ends at once when the service stops. */
 export const TUNNEL_IDLE_MS = 1_000;
 
 /** Largest head of a request. uWebSockets.js reads it from UWS_HTTP_MAX_HEADERS_SIZE when it loads. */
 export const HTTP_HEAD_BYTES = 64 * KIB;
-/** Largest head of an upstream's answer. It exceeds that of a request: some providers set many cookies. */
+/**
+ * Largest head of an upstream's answer. It may be larger than a request's head, because some providers set many
+ * cookies.
+ */
 export const UPSTREAM_HEAD_BYTES = 256 * KIB;
 
 /** How long requests in flight may take after SIGTERM. Then their connections are closed. */
 export const DRAIN_DEADLINE_MS = 30_000;
-/** How long a start waits for a process that still drains, and then writes what it has captured. */
+/** How long a start waits for another process that still drains and then writes what it has captured. */
 export const CLAIM_PATIENCE_MS = 2 * DRAIN_DEADLINE_MS;
 
-/** Maximum number of Zstd frames of one body: up to `free` decompress without a budget, up to `most` at all. */
+/** Maximum number of Zstd frames of one body. Up to `free` frames are decompressed without a budget. */
 export const ZSTD_FRAMES = { free: 256, most: 65_536 } as const;
 /** Size from which on an image or document inside a body is stored once, by its SHA-256. */
 export const ATTACHMENT_BYTES_MIN = KIB;
@@ -59,12 +63,12 @@ export const PAGE_SCAN_ROWS = 300;
 export const CREDENTIAL_CHARACTERS = 8_192;
 
 /**
- * How long a ticket for the live stream is valid, and its maximum length. It travels in a query, so in a head of 64
- * KiB.
+ * How long a ticket for the live stream is valid, and its maximum length. A ticket is a part of the query, so it must
+ * fit into a request's head (HTTP_HEAD_BYTES).
  */
 export const STREAM_TICKET = { seconds: 60, characters: 32_768 } as const;
 
-/** How long a request to the payment processor may take, with the retry of its library. */
+/** How long a request to the payment processor may take, including the retry of the processor's library. */
 export const BILLING_REQUEST_MS = 10_000;
 
 /** Maximum length of the name of a model, in code points. */
@@ -73,11 +77,14 @@ export const MODEL_CHARACTERS = 200;
 /** Maximum number of UTF-16 units that are embedded, from the beginning of a text. */
 export const EMBEDDING_TEXT_CHARACTERS = 4_096;
 
-/** Bounds of the dashboard's first page: exchanges, parts of the period, and runs that are read. */
+/**
+ * Bounds of the dashboard's first page: the newest exchanges that are read, the parts into which the period is divided,
+ * the newest runs whose verdicts are counted, and the longest period.
+ */
 export const CAPTURE_ACTIVITY = { exchanges: 50_000, parts: 48, runs: 5_000, hours_max: 720 } as const;
 /**
- * Lists show this many of the newest exchanges that the index lacks, in its capture file's row about them, with this much
- * of each path.
+ * Maximum number of exchanges that the index lacks and lists still show, the newest ones, and maximum length of each
+ * path. A row of the capture file describes these exchanges.
  */
 export const CAPTURE_NEWEST = { exchanges: 200, path_characters: 512 } as const;
 

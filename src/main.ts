@@ -1,4 +1,7 @@
-/** The start of the whole process, in order; its end runs in reverse order. The composition root. Main thread. */
+/**
+ * Starts all parts of the process in order, and stops them in reverse order. The only file that knows all parts. Main
+ * thread.
+ */
 
 import { dirname } from 'node:path';
 import { CaptureWriterClient } from '../actors/capture-writer/client.ts';
@@ -41,7 +44,7 @@ import type { Parts } from './threads/server-thread.ts';
 import { ServiceParts } from './threads/service-parts.ts';
 import { StopNotice } from './threads/stop-notice.ts';
 
-/** How long a start that was given up may take to stop. */
+/** How long the stop of a start that was given up may take. */
 const GIVEN_UP_START_MS = 8_000;
 
 const WORDS_OF_PLAIN_SERVER =
@@ -59,7 +62,7 @@ export interface RunningUnderstudy {
   proxy_url: string | null;
   framing_guard: FramingGuard;
   server_threads: number;
-  /** A token for the first user, for a terminal; null where an identity provider signs the tokens. */
+  /** A token of the first user, for the link on the terminal; null if an identity provider signs the tokens. */
   owner_token: string | null;
   /** Drains and closes everything. Called once. */
   stop(): Promise<void>;
@@ -67,9 +70,9 @@ export interface RunningUnderstudy {
 
 /**
  * Starts a service with the listeners that are asked for.
- * @param givingUp ends the start, however far it is
- * @throws Error when a database cannot be opened or an address cannot be bound, or the reason of `givingUp`; nothing
- * runs then
+ * @param givingUp ends the start when it is aborted, however far the start is
+ * @throws Error when a database cannot be opened or an address cannot be bound; the reason of `givingUp`. Everything
+ *   that was started is then stopped again
  */
 export async function startUnderstudy(
   config: Config,
@@ -94,7 +97,7 @@ export async function startUnderstudy(
   }
 }
 
-/** Settles like the work, or rejects as soon as it is aborted. */
+/** Settles like the work, or rejects as soon as the signal is aborted. */
 async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (signal === undefined) return work;
   const aborted = createDeferred<never>();
@@ -127,7 +130,7 @@ async function startAll(
   givingUp?.throwIfAborted();
   const config = await withServer(withTokenSecret(given, parts), log);
   const shared = allocateShared();
-  // From before the first write until after the last one.
+  // These parts run from before the first write to a database until after the last one.
   if (parts.api) {
     const store = await running.start({
       start: () => openSharedStore(config, shared, log),
@@ -161,7 +164,7 @@ async function startAll(
   const ownMemory = memory === null ? null : new MemoryPart(memory, 0, config.server_threads);
   const writer = isCapturing ? new CaptureWriterClient(actors.client, ownMemory) : null;
   const capture = writer === null ? { writer, otel: null } : await startCapture(starting, writer);
-  // After everything that may refuse the start, because a refusal is one line.
+  // Warn after everything that may refuse the start, because a refused start prints only one line.
   warnOfLoosePlaces(given, log);
   const { first, proxy } = await startServers(starting, actors, capture);
   await running.start({ start: () => notice, stop: (given) => given.give(config.stop_notice_ms) });
@@ -178,7 +181,7 @@ async function startAll(
 }
 
 /**
- * Loads what serves HTTP. Node's own server runs on one thread.
+ * Loads the HTTP server, and returns the configuration for it: with Node's own server, there is one server thread.
  * @throws ConfigError when uWebSockets.js is asked for and has no binary
  */
 async function withServer(config: Config, log: Log): Promise<Config> {
@@ -210,13 +213,17 @@ function checkShared({ shared_database, auth }: Config): void {
     );
 }
 
-/** What only the boxes of the same database know. */
+/** Secrets that only the boxes of the same database know. */
 function ticketSecrets({ auth, data_key }: Config, { identity }: StoreSeat): Uint8Array[] {
   const secret = auth.jwks_url === null ? auth.jwt_secret : null;
   return [Buffer.from(identity), Buffer.from(secret ?? ''), data_key ?? Buffer.alloc(0)];
 }
 
-/** @returns null for a box that shares nothing. @throws Error of one line if the database cannot be used */
+/**
+ * Opens the database that several boxes share.
+ * @returns null for a box with its own database
+ * @throws Error of one line if the database cannot be used
+ */
 async function openSharedStore(config: Config, shared: ReturnType<typeof allocateShared>, log: Log) {
   const { shared_database: address, data_dir, data_key } = config;
   if (address === null) return null;
@@ -273,7 +280,10 @@ async function startCapture(
   return { writer, otel };
 }
 
-/** New files are closed to other users; existing ones are the operator's to close. */
+/**
+ * Warns about existing files that other users of the machine may read. New files are always closed to other users, and
+ * only the operator may close existing ones.
+ */
 function warnOfLoosePlaces({ data_dir, capture }: Config, log: Log): void {
   const loose = findLoosePlaces(data_dir, capture.db);
   if (loose === null) return;

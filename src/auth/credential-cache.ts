@@ -8,8 +8,8 @@ import { RecentMap } from '../std/recent-map.ts';
 import type { Revocations } from './revocations.ts';
 
 /**
- * Maximum number of verified credentials in the cache of a server thread, and how long each stays (document 2: about 60
- * seconds).
+ * Maximum number of verified credentials in the cache of a server thread, and how long each stays. Document 2 allows
+ * about 60 seconds until a revoked key is refused.
  */
 export const CREDENTIAL_CACHE = { entries: 50_000, fresh_ms: 30_000 } as const;
 

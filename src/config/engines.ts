@@ -25,7 +25,7 @@ const engine = z
 
 const POSTGRES = /^postgres(?:ql)?:\/\/[^\s/]/;
 
-/** `src/storage/postgres` reads the rest of the address at the start. */
+/** Checks the form of the address. `src/storage/postgres` reads all of it when the service starts. */
 const accounts = z
   .string()
   .refine((text) => text === 'embedded:' || (POSTGRES.test(text) && URL.canParse(text)))

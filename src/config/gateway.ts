@@ -17,8 +17,8 @@ export interface GatewayConfig {
   /** null: without TLS. */
   readonly tls: CertificateFiles | null;
   /**
-   * Without a trailing slash; the client's path is appended unchanged. The same applies to the other two
-   * bases.
+   * The default upstream's address, without a trailing slash; the client's path is appended unchanged. The same applies
+   * to `gemini_base` and `bedrock_base`.
    */
   readonly upstream_base: string;
   /** Label of the default upstream's exchanges. */

@@ -65,7 +65,10 @@ export function readDistillModel(v: Values<typeof MODEL_VARIABLES>): DistillMode
   throw new ConfigError(missing, '', MODEL_VARIABLES[missing][0].description ?? '');
 }
 
-/** A key or an address selects a remote service: the default service has an address, an operator's own may need no key. */
+/**
+ * Makes the section of the model that embeds texts. Either a key or an address selects a remote service: for the
+ * default service a key is enough, and a service of the operator may need no key.
+ */
 export function readEmbedding(v: Values<typeof MODEL_VARIABLES>): EmbeddingConfig {
   const { EMBEDDING_API_KEY: key, EMBEDDING_API_URL: url, EMBEDDING_API_MODEL: model } = v;
   const isRemote = key !== null || url !== null;

@@ -112,7 +112,7 @@ export const SERVICE_VARIABLES = {
   RETENTION_DAYS_CAPTURES: [days, undefined],
   ACTOR_THREADS: [threads, 'auto'],
   SERVER_THREADS: [threads, undefined],
-  // The former name of the same variable, which the documents use.
+  // The former name of SERVER_THREADS, which the contract's documents use.
   FRONT_THREADS: [threads, 'auto'],
   COMPUTE_THREADS: [threads, 'auto'],
   ALLOWED_HOSTS: [hostNames, undefined],

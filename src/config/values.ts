@@ -62,7 +62,7 @@ export const onOff = z
   .transform((text) => text === 'on')
   .describe('must be on or off');
 
-/** Some documents write flags as words. */
+/** A switch that may also be written `false` or `true`, as some documents do. */
 export const wordFlag = z
   .enum(['0', '1', 'false', 'true'])
   .transform((text) => text === '1' || text === 'true')
@@ -76,7 +76,9 @@ export const headerKey = z
   .regex(/^[\x21-\x7e]{1,1000}$/)
   .describe('must be 1 to 1000 printable ASCII characters without spaces');
 
-/** `src/storage/bucket` reads the rest at the start. */
+/**
+ * Checks the beginning of a bucket's address. `src/storage/bucket` checks the whole address when the service starts.
+ */
 export const bucketUrl = z
   .string()
   .regex(/^(?:s3:\/\/[^\s@]+|file:\/\/\/[^\s?#]+)$/)

@@ -1,7 +1,7 @@
 /**
  * The cloud model-runtime API of the fake provider: Converse, ConverseStream, InvokeModel and
- * InvokeModelWithResponseStream (the model behind invoke speaks the messages format), CountTokens, errors. Streams are
- * real event-stream frames with their checksums, made by the SDK's own codec. Pure.
+ * InvokeModelWithResponseStream (bodies of both are in the messages format), CountTokens, errors. Streams are real
+ * event-stream frames with their checksums, made by the SDK's own codec. Pure.
  */
 import { EventStreamCodec } from '@smithy/core/event-streams';
 import { messageEvents, messageOf, readMessages } from './messages.ts';
@@ -75,7 +75,7 @@ function padding(position: number): string {
   return 'abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789'.slice(0, 4 + ((position * 7) % 40));
 }
 
-/** The parts of a request for a script; model and operation are in the path. */
+/** Extracts from a request what a script needs. Model and operation are in the path, so the caller passes both. */
 export function readBedrock(
   body: JsonObject,
   model: string,

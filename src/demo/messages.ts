@@ -38,7 +38,7 @@ function textOf(content: unknown): string {
     .join('\n');
 }
 
-/** The parts of a messages request for a script; also for the body of a model-runtime invoke. */
+/** Extracts what a script needs from a messages request, or from the body of Bedrock's InvokeModel. */
 export function readMessages(body: JsonObject): Omit<ScriptRequest, 'shape' | 'calls_before'> {
   const messages = asObjects(body.messages);
   const last = messages.at(-1) ?? {};

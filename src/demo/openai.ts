@@ -30,7 +30,7 @@ function partsText(content: unknown): string {
     .join('\n');
 }
 
-/** The parts of a chat-completions request for a script. */
+/** Extracts what a script needs from a chat-completions request. */
 export function readChat(body: JsonObject): Omit<ScriptRequest, 'shape' | 'calls_before'> {
   const messages = asObjects(body.messages);
   const results: string[] = [];
@@ -47,7 +47,7 @@ export function readChat(body: JsonObject): Omit<ScriptRequest, 'shape' | 'calls
   };
 }
 
-/** The parts of a responses request for a script. */
+/** Extracts what a script needs from a responses request. */
 export function readResponses(body: JsonObject): Omit<ScriptRequest, 'shape' | 'calls_before'> {
   const items =
     typeof body.input === 'string' ? [{ role: 'user', content: body.input }] : asObjects(body.input);

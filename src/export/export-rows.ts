@@ -17,6 +17,7 @@ const GROUP = { rows: 5_000, characters: 8 << 20 } as const;
 const NO_BYTES = new Uint8Array();
 
 /**
+ * Writes rows as a file of the format.
  * @param pages the pages of rows. The next page is requested after the previous page was written
  * @returns at least one piece for each page, possibly empty, so that the reader can stop
  */

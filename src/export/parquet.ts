@@ -33,7 +33,7 @@ export class ParquetRows {
     this.#file = new ParquetWriter({ writer: bytes, schema, createdBy: 'understudy' });
   }
 
-  /** @returns the bytes of a row group */
+  /** Writes a row group. @returns its bytes */
   writeGroup(rows: readonly ExportRow[]): Uint8Array {
     const columnData = this.#columns.map(({ name, kind }) => ({
       name,
@@ -43,7 +43,7 @@ export class ParquetRows {
     return this.#take();
   }
 
-  /** @returns the end of the file */
+  /** Ends the file. @returns its last bytes */
   finish(): Uint8Array {
     void this.#file.finish();
     return this.#take();

@@ -43,7 +43,7 @@ export function understudyMiddleware(options: WatchOptions = {}): Middleware {
 }
 
 /**
- * Does the same for older versions of the SDK: `new Anthropic({ fetch: understudyFetch() })`.
+ * Does the same as `understudyMiddleware` for older versions of the SDK: `new Anthropic({ fetch: understudyFetch() })`.
  * @param fetch sends the requests; default: the platform's
  */
 export function understudyFetch(options: WatchOptions & { fetch?: typeof fetch } = {}): typeof fetch {
@@ -106,7 +106,7 @@ async function watchCall(
   return response;
 }
 
-/** Token counts, batches and models have other paths. */
+/** Whether a request is a model call. Token counts, batches and models have other paths. */
 function isMessagesCall({ method, url }: APIRequest): boolean {
   return method?.toUpperCase() === 'POST' && /\/v1\/messages(\?|$)/.test(url);
 }

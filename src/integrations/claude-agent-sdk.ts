@@ -79,8 +79,8 @@ function takeStop(options: WatchOptions, { last_assistant_message: text = '' }: 
 }
 
 /**
- * The output of a shell as a person would have seen it; the texts of the parts for an MCP server's tool; the whole
- * response for any other tool.
+ * Reads what a tool returned: the output of a shell as a person would have seen it, the texts of the parts for a tool
+ * of an MCP server, and the whole response for any other tool.
  */
 function readResponse(response: unknown): unknown {
   if (Array.isArray(response)) return textOfParts(response);

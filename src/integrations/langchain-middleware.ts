@@ -43,8 +43,8 @@ export function understudyMiddleware(options: WatchOptions = {}): langchain.Agen
 /**
  * Keeps LangChain from changing an error that leaves a middleware. From 1.2.10 on, LangChain replaces the error by its
  * own class, unless `is_bubble_up` says that LangGraph must pass the error through. LangChain reads this property once,
- * directly after the middleware has thrown. This read returns true, and later reads return the original value. Older
- * versions write a new message into the error. The first write is ignored.
+ * directly after the middleware has thrown. This read returns true, and later reads return the original value. Versions
+ * before 1.2.10 write a new message into the error instead. The first write of the message is ignored.
  */
 function keepObject(thrown: unknown): void {
   if (!(thrown instanceof Error) || !Object.isExtensible(thrown)) return;
@@ -60,8 +60,9 @@ function keepObject(thrown: unknown): void {
 
 /**
  * Replaces a property of an error for one reading or writing.
- * @param own the original property, which is restored afterwards; undefined: it does not exist, and only reading ends this
- * @param answer the value for the reader
+ * @param own the original property, which is restored after one reading or writing; undefined: there is none, and the
+ *   property is removed after one reading
+ * @param answer the value that a reading returns
  */
 function answerOnce(
   thrown: Error,

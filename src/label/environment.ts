@@ -10,7 +10,7 @@ interface LabelEnvironment {
   run: string | undefined;
 }
 
-/** An empty variable counts as not set. */
+/** Reads the variables. An empty variable counts as not set. */
 export function readEnvironment(): LabelEnvironment {
   const { SVC_HOSTS = '', SVC_RUN } = process.env;
   return { hosts: SVC_HOSTS.split(/[\s,]+/).filter((host) => host !== ''), run: SVC_RUN || undefined };

@@ -22,8 +22,8 @@ export function isFetchOfUndici(): boolean {
 }
 
 /**
- * Call once per thread.
- * @returns false if the platform has no `fetch` that can be replaced
+ * Labels the later requests of `fetch`. Call it once per thread.
+ * @returns false, without any effect, if the platform has no `fetch` that can be replaced
  */
 export function labelFetch(): boolean {
   const descriptor = Object.getOwnPropertyDescriptor(globalThis, 'fetch');
@@ -65,7 +65,8 @@ async function send(
 }
 
 /**
- * @returns a copy of the request's headers; null if the request must not be labelled
+ * Copies the headers of a request, to add a label.
+ * @returns null if the request must not be labelled
  */
 function headersOf(input: string | URL | Request, init: RequestInit | undefined): Headers | null {
   try {

@@ -31,8 +31,8 @@ interface HeadWriter {
 const madeIn = new WeakMap<ClientRequest, Scope | null>();
 
 /**
- * Call once per thread.
- * @returns false if this version of Node writes heads in another way
+ * Labels the later requests of node:http and node:https. Call it once per thread.
+ * @returns false, without any effect, if this version of Node writes heads in another way
  */
 export function labelHttp(): boolean {
   const writer = ClientRequest.prototype as unknown as Partial<HeadWriter>;
@@ -56,7 +56,8 @@ function define(owner: object, name: string, value: (...args: never[]) => unknow
 }
 
 /**
- * @returns the source with the label; the caller's arrays are not modified
+ * Adds the label to a head, if the request gets one.
+ * @returns the head with the label, or `headers` itself; the caller's arrays are not modified
  */
 function labelHead(request: ClientRequest, headers: HeadSource): HeadSource {
   const { host, path, protocol } = request;
@@ -66,7 +67,7 @@ function labelHead(request: ClientRequest, headers: HeadSource): HeadSource {
   if (scope === null || !state.hosts.labels(`${protocol}//${bracket(host)}`, path)) return headers;
   const isFlat = Array.isArray(headers) && !isPairs(headers);
   if (isFlat ? hasLabel(headers, 2) : hasLabel(namesOf(headers))) return headers;
-  // Node rejects such a list with its own error.
+  // Node itself rejects a flat list of odd length.
   if (isFlat && headers.length % 2 !== 0) return headers;
   const label = takeLabel(scope);
   const fields: [string, string][] = [

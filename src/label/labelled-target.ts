@@ -37,7 +37,7 @@ const OWN_NAME = /\.(?:local|internal|localhost)$/;
 /** Matches a host that is a number. The resolver reads it as an address, which may not be a private one. */
 const NUMBER = /^(?:\d+|0x[\da-f]*)$/;
 
-/** @param path the path of a request, with or without a query */
+/** Whether a path is that of a model call. @param path the path of a request, with or without a query */
 export function isModelCall(path: string): boolean {
   const query = path.indexOf('?');
   return MODEL_CALL.test(query < 0 ? path : path.slice(0, query));
@@ -49,14 +49,12 @@ export class LabelledHosts {
   readonly #hosts = new Map<string, boolean>();
   readonly #origins = new Map<string, boolean>();
 
-  /**
-   * @param listed further own names (`SVC_HOSTS`), case-insensitive, ports ignored
-   */
+  /** @param listed further hosts of the operator (`SVC_HOSTS`), in upper or lower case; ports are ignored */
   constructor(listed: readonly string[]) {
     this.#listed = new Set(listed.map((host) => normalize(host.replace(/^(\[.*\]|[^:]+):\d+$/, '$1'))));
   }
 
-  /** @param host a name or an address, without a port; IPv6 with or without brackets */
+  /** Whether a host is labelled. @param host a name or an address, without a port; IPv6 with or without brackets */
   has(host: string): boolean {
     const known = this.#hosts.get(host);
     if (known !== undefined) return known;
@@ -64,14 +62,13 @@ export class LabelledHosts {
     return remember(this.#hosts, host, this.#listed.has(name) || isOwnHost(name));
   }
 
-  /**
-   * @param origin scheme, host and port, or a complete URL
-   */
+  /** Whether the host of an origin is labelled. @param origin scheme, host and port, or a complete URL */
   hasOrigin(origin: string): boolean {
     return this.#origins.get(origin) ?? remember(this.#origins, origin, this.has(new URL(origin).hostname));
   }
 
   /**
+   * Whether a request gets a label: it is a model call, and its host is labelled.
    * @param origin the origin of the connection
    * @param path the requested path; a complete URL in a request to a proxy
    */

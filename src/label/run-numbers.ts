@@ -37,9 +37,7 @@ export class RunNumbers {
     return new SharedArrayBuffer(BYTES);
   }
 
-  /**
-   * @param memory allocated by any thread
-   */
+  /** @param memory from `allocate`, which any thread may have called */
   constructor(memory: SharedArrayBuffer) {
     this.#keys = new BigInt64Array(memory, 0, SLOTS);
     this.#counters = new Int32Array(memory, SLOTS * 8, SLOTS);
@@ -48,8 +46,8 @@ export class RunNumbers {
   }
 
   /**
+   * Takes the number of a run's next request: the smallest number that this thread gave back, otherwise a new one.
    * @param key the key of the run, not 0
-   * @returns the number of its next request
    */
   take(key: bigint): number {
     const returned = this.#returned.get(key);

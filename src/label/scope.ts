@@ -83,8 +83,9 @@ function shareMemory(): SharedArrayBuffer {
 }
 
 /**
- * @param run 1 to 1,024 bytes of text without control characters
- * @throws TypeError for anything else
+ * Makes the scope of a run.
+ * @param run the run's name: 1 to 1,024 bytes of text, without control characters and without spaces around it
+ * @throws TypeError for any other name
  */
 export function makeScope(run: string): Scope {
   if (typeof run !== 'string' || run.trim() !== run || run === '' || /\p{Cc}/u.test(run)) {
@@ -133,8 +134,9 @@ export function giveBack({ scope, seq }: Label): void {
 }
 
 /**
+ * Whether a request already has one of the two headers of a label.
  * @param fields names of headers as written, or names and values in turn
- * @param step 2 for the latter
+ * @param step 1 for names, 2 for names and values
  */
 export function hasLabel(fields: readonly unknown[], step = 1): boolean {
   for (let at = 0; at < fields.length; at += step) {

@@ -45,7 +45,7 @@ const HANDLER_DEPTH_MAX = 8;
 const handlerScopes = new WeakMap<object, Scope | null>();
 /** Labels of requests that are not written yet. */
 const unsent = new WeakMap<object, Label>();
-/** The key under which a copy's requests store their handler. */
+/** The symbol under which requests store their handler, by the requests' class; null: none. Each undici has its own. */
 const handlerNames = new WeakMap<object, symbol | null>();
 const seenDispatchers = new WeakSet<object>();
 /**
@@ -54,7 +54,7 @@ const seenDispatchers = new WeakSet<object>();
  */
 let speaksHttp2 = false;
 
-/** Call it once per thread. */
+/** Labels the later requests of undici. Call it once per thread. */
 export function labelUndici(): void {
   subscribe('undici:request:create', (message) => {
     try {
@@ -103,7 +103,10 @@ export function watchFetch(): void {
   });
 }
 
-/** @param init the second argument of `fetch` */
+/**
+ * Makes the default dispatcher, and the dispatcher of one `fetch`, record the scopes of their requests.
+ * @param init the second argument of `fetch`
+ */
 function watchDispatchers(init: unknown): void {
   try {
     keepScopes((globalThis as Record<symbol, unknown>)[GLOBAL_DISPATCHER]);

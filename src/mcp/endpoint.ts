@@ -39,7 +39,7 @@ export interface McpReply {
 }
 
 /**
- * Answers one message. Mistakes of the sender are answered and do not reject.
+ * Answers one message. The answer reports a mistake of the sender; the promise does not reject for it.
  * @param makeServer called at most once
  */
 export async function answerMcp(
@@ -84,8 +84,8 @@ function widenAccept(accept: string | undefined): string {
 }
 
 /**
- * Answers clients of versions up to 2025-11-25. These begin with a handshake, which is not checked here. Answers are
- * JSON, not events.
+ * Answers clients of versions up to 2025-11-25. Such clients begin with a handshake, but a message without a handshake
+ * is answered, too. Answers are JSON, not events.
  */
 async function answerLegacy(request: Request, message: unknown, server: McpServer): Promise<Response> {
   const transport = new WebStandardStreamableHTTPServerTransport({ enableJsonResponse: true });

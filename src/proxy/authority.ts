@@ -43,8 +43,8 @@ export function authorityPath(dataDir: string): string {
 }
 
 /**
- * The file with this certificate and all other certificates that the machine trusts, for clients that trust only one
- * file.
+ * The file with the authority's certificate and all other certificates that the machine trusts, for clients that trust
+ * only one file.
  */
 export function bundlePath(dataDir: string): string {
   return join(dataDir, 'proxy-ca-bundle.pem');
@@ -124,7 +124,7 @@ export async function openAuthority(
   return authority;
 }
 
-/** The file is written at each start, because the machine's trusted certificates change. */
+/** Writes the file of `bundlePath`. This happens at each start, because the machine's trusted certificates change. */
 function writeBundle(dataDir: string, { cert }: Authority): void {
   const trusted = new Set([...getCACertificates('bundled'), ...getCACertificates('system')]);
   writeBehind(bundlePath(dataDir), `${[cert, ...trusted].map((pem) => pem.trimEnd()).join('\n')}\n`);

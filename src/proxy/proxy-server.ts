@@ -241,7 +241,7 @@ export class ProxyServer {
       return this.#refuse(client, REFUSALS.capacity);
     }
     client.write(ESTABLISHED);
-    // Bytes that the client has sent before it got an answer.
+    // Put back the bytes that the client has sent before it got an answer: the TLS handshake reads them.
     if (head.length > 0) client.unshift(head);
     const agreed = await agreeWithClient(client, target.host, context).catch((thrown: Error) => {
       counts.refuse('handshake');

@@ -35,6 +35,7 @@ const OF_THE_CONNECTION = new Set([
 
 /**
  * Forwards a request, and passes the answer on as it arrives.
+ * @returns the status of the answer
  * @throws the connection's error
  */
 export async function forwardLive(

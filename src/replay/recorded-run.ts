@@ -74,6 +74,7 @@ export class RecordedRun {
   }
 
   /**
+   * Reads a run.
    * @returns null if the database has no exchange of the run
    */
   static read(source: ExchangeSource, runId: string): RecordedRun | null {

@@ -72,7 +72,8 @@ export class ReplayServer {
   }
 
   /**
-   * @throws if the port is in use
+   * Starts a server on loopback.
+   * @throws the system's error, for example if the port is in use
    */
   static async start(run: RecordedRun, options: ReplayOptions): Promise<ReplayServer> {
     const server = new ReplayServer(run, options);
@@ -178,7 +179,8 @@ export function describeDifference({ id, turn }: RecordedExchange, where: string
 }
 
 /**
- * @returns null for a body over the limit
+ * Reads the body of a request.
+ * @returns null for a body of more than REQUEST_BYTES
  */
 async function readBody(request: IncomingMessage): Promise<Buffer | null> {
   const pieces: Buffer[] = [];
