@@ -28,7 +28,7 @@ export interface Page {
   title: string;
   group: (typeof GROUPS)[number];
   icon: IconName;
-  /** Who sees it: operators, admins of an organization, its members, or everybody. */
+  /** Who sees the page: operators, admins of an organization, its members (`organization`), or everybody. */
   needs: 'operator' | 'admin' | 'organization' | 'nothing';
   Content: ComponentType;
   /** Other pages link to it, but the menu does not. */

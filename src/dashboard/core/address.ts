@@ -50,7 +50,7 @@ export function filterOf(name: string): string {
   return address.value.query[name] ?? '';
 }
 
-/** The address of a page: the organization stays, filters do not. */
+/** The address of a page in the present organization, with these filters alone. */
 export function hrefOf(
   page: string,
   selection: string | null = null,
@@ -60,7 +60,10 @@ export function hrefOf(
   return writeAddress({ page, selection, query: { ...filters, ...(org === undefined ? {} : { org }) } });
 }
 
-/** The present address with these filters changed; '' removes a filter. A caller does not subscribe to the address. */
+/**
+ * The present address with these filters changed; '' removes a filter. A component that calls this is not drawn again
+ * when the address changes.
+ */
 export function hrefHere(filters: Record<string, string>): string {
   const { page, selection, query } = address.peek();
   return writeAddress({ page, selection, query: { ...query, ...filters } });

@@ -13,7 +13,7 @@ export type Message = CapturedTurn['messages_added'][number];
 /** The contract's blocks, cast to `Block`. */
 export const blocksOf = (content: readonly { type: string }[]): Block[] => content as unknown as Block[];
 
-/** Input tokens, including those that were read from and written to the provider's cache. */
+/** Input tokens, including those that were read from and written to the provider's cache; null: not known. */
 export function tokensIn(usage: {
   input_tokens: number | null;
   cache_read_tokens: number | null;
@@ -31,7 +31,7 @@ export function sayTokens(run: Parameters<typeof tokensIn>[0] & { output_tokens:
   return `${formatShort(input)} → ${formatShort(run.output_tokens)}`;
 }
 
-/** The results of tool calls, by the id of the call. A result comes with a later turn than its call. */
+/** The results of tool calls, by the id of the call. The request of a later turn contains the result of a call. */
 export function findResults(
   turns: readonly CapturedTurn[],
 ): Map<string, Extract<Block, { type: 'tool_result' }>> {

@@ -1,5 +1,5 @@
 /**
- * Two runs side by side. Turns are paired up to the first difference, and from there by their number. Pure;
+ * Two runs side by side. Turns are paired by their order: the first of both runs, the second of both, and so on. Pure;
  * browser.
  */
 import { blocksOf, type CapturedTurn, type Message } from './captured.ts';
@@ -8,9 +8,9 @@ export interface ComparedTurns {
   /** null: this run has no such turn. */
   a: CapturedTurn | null;
   b: CapturedTurn | null;
-  /** The new parts of the requests differ. */
+  /** The new parts of the requests differ, or one of the runs has no such turn. */
   asks_differ: boolean;
-  /** The answers differ. */
+  /** The answers differ, or one of the runs has no such turn. */
   answers_differ: boolean;
 }
 
@@ -18,7 +18,9 @@ interface Comparison {
   pairs: ComparedTurns[];
   /** Number of pairs before the first difference. */
   same: number;
-  /** Failed attempts of both runs, which are not compared. */
+  /**
+   * Number of exchanges of both runs that are not compared: failed and aborted ones, and requests that are not turns.
+   */
   left_out: number;
 }
 
@@ -30,8 +32,8 @@ export interface Fork {
 
 /**
  * Compares two runs turn by turn.
- * @param fork which run is a fork of the other, and from which turn on; null: neither is. Only the original run has the
- *   turns before the fork, because the fork replayed them
+ * @param fork which run is a fork of the other, and from which turn on; null: neither is. The fork replayed the earlier
+ *   turns, so only the original run has them, and they are not compared
  */
 export function compareTurns(
   a: readonly CapturedTurn[],
@@ -60,7 +62,10 @@ function comparePair(a: CapturedTurn | null, b: CapturedTurn | null): ComparedTu
   };
 }
 
-/** The first request of a fork repeats the whole conversation before it. Only the end of the request is new. */
+/**
+ * Compares the requests of a fork's first turn and of its counterpart. The fork's request repeats the whole
+ * conversation, so only the last messages of both are compared.
+ */
 function compareForkPoint({ a, b, ...differ }: ComparedTurns): ComparedTurns {
   if (a === null || b === null) return { a, b, ...differ };
   const count = Math.min(a.messages_added.length, b.messages_added.length);
@@ -86,7 +91,7 @@ function writeMessages(messages: readonly Message[]): string {
   return JSON.stringify(messages.map(({ role, content }) => [role, writeBlocks(content)]));
 }
 
-/** Ids of calls and signatures of thinking are different in each answer. */
+/** Writes blocks as JSON, without ids of calls and signatures of thinking, which are different in each answer. */
 function writeBlocks(content: readonly { type: string }[]): string {
   return JSON.stringify(blocksOf(content), (key, value: unknown) =>
     key === 'id' || key === 'call_id' || key === 'signature' ? undefined : value,

@@ -4,10 +4,10 @@
  */
 import { signal } from '@preact/signals';
 
-/** false: the last request got no answer. */
+/** false: the last request got no answer, or the browser has gone offline. */
 export const isConnected = signal(true);
 
-/** Notifies the listener when a failed call should be repeated immediately. */
+/** Dispatches `back` when a failed call should be repeated immediately. */
 const back = new EventTarget();
 
 export function noteAnswer(): void {
@@ -27,8 +27,8 @@ document.addEventListener('visibilitychange', () => {
 });
 
 /**
- * Calls the listener when the server may answer again: after the first answer, when the browser is online again, and
- * when the page becomes visible.
+ * Calls the listener when the server may answer again: at the first answer after a request without one, when the
+ * browser is online again, and when the page becomes visible.
  * @returns a function that stops the calls
  */
 export function onBack(listener: () => void): () => void {
@@ -40,8 +40,8 @@ const FIRST_WAIT_MS = 1_000;
 const LONGEST_WAIT_MS = 15_000;
 
 /**
- * How long to wait before the next attempt, after this many consecutive failures. The wait is random, so that not all
- * browsers retry at the same time.
+ * How long to wait before the next attempt, in milliseconds, after this many consecutive failures. The wait doubles
+ * with each failure, and is random by a quarter, so that not all browsers retry at the same time.
  */
 export function waitAfter(failures: number): number {
   const wait_ms = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** (failures - 1));

@@ -51,7 +51,7 @@ type Routes = { [E in AnyEndpoint as `${E['method']} ${E['path']}`]: E };
 /** For example `'GET /organizations/{org_id}/members'`. */
 export type Route = keyof Routes;
 
-/** The JSON of a route's answer; undefined without JSON. */
+/** The JSON of a route's answer with status 200; undefined if that answer has no JSON. */
 export type Reply<R extends Route> = Routes[R]['replies'] extends {
   200: { schema: infer S extends z.ZodType };
 }
@@ -62,8 +62,7 @@ export type Reply<R extends Route> = Routes[R]['replies'] extends {
 export type Row<R extends Route> = Reply<R> extends readonly (infer One)[] ? One : never;
 
 /**
- * Additional query parameters of routes for an organization's content: a signed-in user names the
- * organization in the query.
+ * Additional query parameters of every route: a signed-in user names the organization whose content is read or changed.
  */
 interface TenantQuery {
   org_id?: string;

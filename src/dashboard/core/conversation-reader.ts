@@ -30,12 +30,12 @@ export class ConversationReader {
     this.#run_id = run_id;
   }
 
-  /** Extends the next reading to this number of turns. @param turns Infinity for all */
+  /** Extends the next reading to this number of turns. @param turns Infinity for all; absent: TURNS_AT_ONCE more */
   want(turns: number = this.#turns.length + TURNS_AT_ONCE): void {
     this.#wanted = turns;
   }
 
-  /** Continues after the last known turn. @throws ApiError */
+  /** Reads the turns after the last known one, up to the wanted number. @throws ApiError */
   async read(signal: AbortSignal): Promise<ReadConversation> {
     for (;;) {
       const last = this.#turns.at(-1);

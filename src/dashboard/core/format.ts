@@ -78,7 +78,7 @@ export function formatDay(date: string): string {
 }
 
 /**
- * Says after a count of captured traffic what it lacks.
+ * Says what a count of captured traffic lacks. The text follows the count.
  * @param count stored exchanges that are not indexed yet
  * @returns `; 5 more exchanges are being indexed`, or an empty text
  */

@@ -27,7 +27,9 @@ function keep(before: unknown, after: unknown): unknown {
   return isSame ? before : kept;
 }
 
-/** Keeps rows of a list. They are matched by their ids, because positions change; rows without an id by position. */
+/**
+ * Keeps rows of a list. Rows are matched by their ids, because positions change. Rows without an id match by position.
+ */
 function keepList(before: unknown[], after: unknown[]): unknown[] {
   const named = new Map(before.map((row) => [nameOf(row), row]));
   const kept = after.map((row, at) => {

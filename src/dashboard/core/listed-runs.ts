@@ -19,8 +19,8 @@ type FoundText = Reply<'GET /capture/runs'>['found'][number];
 /** A row of the list. A reported run has its known values in the same fields. */
 export type ListedRun = CapturedRun & {
   /**
-   * The first turn or step whose text matches a text of the query. Absent if there is no such text, or if that part of
-   * the run is not read yet.
+   * The first turn or step whose text matches a text of the query. Absent if there is none, if there was no time to
+   * read the run, and in the list of an organization's reported runs.
    */
   found?: FoundText;
 };
@@ -28,12 +28,12 @@ export type ListedRun = CapturedRun & {
 export interface RunPageRows extends CursorPage<ListedRun> {
   /** Number of matching runs on all pages; null: not counted. */
   matched: number | null;
-  /** State of the captures; null in the other scope. */
+  /** The service's answer about the captures; null in the scope `organization`. */
   captures: Reply<'GET /capture/runs'> | null;
 }
 
 const PAGE_ROWS = 100;
-/** Maximum length of a query. */
+/** Maximum length of the query that reads runs by their ids. */
 const ASKED_CHARACTERS = 1_800;
 
 /** The scope of the list. The address may select the other scope if the reader may see both. */
@@ -44,7 +44,7 @@ export function scopeOf(): RunScope {
   return seesCaptures.value ? 'captures' : 'organization';
 }
 
-/** The scope for links; absent if it is the default one. */
+/** The scope that the present address selects, as a filter for links; empty if the address selects none. */
 export function scopeFilters(): Record<string, string> {
   const list = filterOf('list');
   return list === '' ? {} : { list };
@@ -76,7 +76,7 @@ export async function readRuns(
   return { rows, next_cursor: page.next_cursor, matched: page.matched_runs, captures: null };
 }
 
-/** Reads runs by their ids, as many as fit into one query; `asked` is the number of requested runs. */
+/** Reads the first of these runs, as many as fit into one query. `asked` is their number. */
 export async function readRunsById(
   scope: RunScope,
   ids: readonly string[],

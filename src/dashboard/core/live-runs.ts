@@ -51,7 +51,7 @@ class Follower {
 
   take(messages: readonly LiveMessage[]): void {
     for (const message of messages) {
-      // Events were lost. Rows beyond the first page stay as they are until they change again.
+      // Events were lost. Rows beyond the first page are shown as their page was read, until an event names them.
       if (message.event === 'reset') this.#changed.value = new Map();
       else if (message.data.run_id !== null) this.#touched.add(message.data.run_id);
     }

@@ -20,6 +20,9 @@ export type LiveMessage =
     }[keyof typeof LIVE_EVENTS]
   | { event: 'reset'; data: unknown };
 
+/**
+ * `away`: the connection was lost, and is tried again. `off`: the server refuses the stream, so it is not tried again.
+ */
 export type LiveState = 'connecting' | 'live' | 'away' | 'off';
 
 /**
@@ -48,7 +51,7 @@ class Batch {
   add(message: LiveMessage): void {
     this.#messages.push(message);
     if (this.#messages.length > 1) return;
-    // A hidden page draws no frames, but must not accumulate events without bound.
+    // A timer, because a hidden page draws no frames, but must not accumulate events without bound.
     setTimeout(() => {
       const messages = this.#messages;
       this.#messages = [];

@@ -43,7 +43,7 @@ function writeBlock(block: Block): string {
   }
 }
 
-/** The fence is longer than any fence in the text. */
+/** Encloses a text in a fence that is longer than any fence in the text. */
 function fence(text: string): string {
   const longest = Math.max(2, ...[...text.matchAll(/`+/g)].map(([ticks]) => ticks.length));
   const ticks = '`'.repeat(longest + 1);

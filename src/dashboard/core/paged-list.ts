@@ -73,6 +73,7 @@ class Rest<One> {
   /**
    * Replaces the first page by a newer one. Rows that are missing from the newer page move to the beginning
    * of the rest.
+   * @returns all rows, each once
    */
   joinTo(head: One[], keyOf: (row: One) => string): One[] {
     const seen = new Set(head.map(keyOf));

@@ -18,7 +18,10 @@ function showAll(value: unknown): unknown {
   return Array.isArray(value) ? value.map(showAll) : value;
 }
 
-/** Call it once, before the first drawing. Text that the reader types into a field is not changed. */
+/**
+ * Makes Preact replace these characters in all text that components write. Call it once, before the first drawing. Text
+ * that the reader types into a field is not changed.
+ */
 export function showMarksEverywhere(): void {
   const before = options.vnode;
   options.vnode = (vnode: VNode) => {

@@ -1,5 +1,5 @@
 /**
- * The problems of a run by turn: failed and aborted calls, failed tools, monitors that fired, gaps. Pure;
+ * The problems of a run by turn: failed and aborted calls, failed tools, monitors that fired, and missing turns. Pure;
  * browser.
  */
 import { titleOfMonitor } from '../../domain/monitors/names.ts';
@@ -34,7 +34,7 @@ export function listProblems(run: CapturedRun, turns: readonly CapturedTurn[]): 
   });
 }
 
-/** Missing sequence numbers between two turns. */
+/** Lists the gaps in the sequence numbers before a turn. @param before the previous turn; undefined: there is none */
 export function findGaps(
   run: CapturedRun,
   { seq }: CapturedTurn,

@@ -23,8 +23,8 @@ function listWords(query: RunQuery): string[] {
 const wordsOf = (option: string): string[] => option.split(' ').filter((word) => word !== '');
 
 /**
- * The option whose words the query contains. If the query contains several options, the option with the most words; ''
- * if it contains none.
+ * The option whose words the query contains. If the query contains several options, the option with the most words. ''
+ * if the query contains none, or the text is not a query.
  */
 export function chosenOf(q: string, options: readonly string[]): string {
   const query = read(q);

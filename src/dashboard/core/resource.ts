@@ -12,7 +12,7 @@ import { checkSession, noteSignedOut } from './session.ts';
 export interface Resource<T> {
   /** null: not read yet. */
   readonly data: Signal<T | null>;
-  /** Why the data is missing or out of date; null: the data is up to date. */
+  /** Why the last reading failed. null: it succeeded, or no reading has ended yet. */
   readonly error: Signal<ApiError | null>;
   /** Reads the data again immediately. */
   refresh(): void;
@@ -22,8 +22,8 @@ export interface Resource<T> {
 
 interface ResourceOptions<T> {
   /**
-   * Interval of reading while the page is visible, or a function that derives the interval from the data. null: the
-   * data is final. Absent: the data is read once.
+   * Interval of reading while the page is visible, or a function that derives the interval from the data. The function
+   * returns null for data that will not change. Absent: the data is read once.
    */
   every_ms?: number | ((data: T) => number | null);
 }
@@ -61,8 +61,8 @@ class Watched<T> implements Resource<T> {
   /** Begins to read. @returns a function that ends the reading */
   start(): () => void {
     this.refresh();
-    // Data with an interval is also read when the reader returns to the page, or the browser is online again. After a
-    // failure, the retries do this.
+    // Data with an interval is also read when the server may be back or the reader returns to the page. After a failed
+    // reading, the next attempt waits for the same events.
     const stop =
       this.#every_ms === null ? () => {} : onBack(() => this.error.peek() === null && this.refresh());
     return () => {
@@ -109,14 +109,18 @@ class Watched<T> implements Resource<T> {
   }
 }
 
-/** A fault of the page itself is also shown, but not retried. */
+/**
+ * Returns an ApiError as it is. Any other error is a fault of the page: it is shown, but the reading is not retried.
+ */
 function toApiError(thrown: unknown): ApiError {
   if (thrown instanceof ApiError) return thrown;
   console.error(thrown);
   return new ApiError(400, `The page failed: ${(thrown as Error).message}`);
 }
 
-/** Waits for the interval, or less if the server may be back, and then until the page is visible. */
+/**
+ * Waits for the interval and until the page is visible. The wait for the interval ends early if the server may be back.
+ */
 async function untilNext(every_ms: number, ends: AbortSignal): Promise<void> {
   await pause(every_ms, ends);
   while (document.visibilityState === 'hidden') await pause(60_000, ends);

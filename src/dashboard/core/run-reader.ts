@@ -63,7 +63,7 @@ export class RunReader {
       if (page.next_cursor === null || has >= this.#wanted) {
         this.#pages = pages;
         const steps = pages.flatMap(({ steps: read }) => read);
-        // A late step belongs between steps that were read before.
+        // A step is missing: it came late, and belongs between steps that were read before.
         if (page.next_cursor === null && steps.length < run.steps && run.status === 'finished') this.forget();
         return { run, steps, has_more: page.next_cursor !== null };
       }

@@ -11,7 +11,7 @@ interface SavedQuery {
 interface SavedQueries {
   /** The oldest first; empty until they are read. */
   queries: readonly SavedQuery[];
-  /** Saves a query, once if it is saved already. @throws ApiError (rejects) */
+  /** Saves a query. A query that is saved already is not saved twice. @throws ApiError (rejects) */
   save(query: string): Promise<void>;
   /** Deletes a saved query. @throws ApiError (rejects) */
   forget(saved: SavedQuery): Promise<void>;

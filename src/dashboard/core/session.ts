@@ -1,6 +1,6 @@
 /**
- * The signed-in user, the selected organization, and the user's permissions there. Scripts cannot read the
- * token. Browser.
+ * The signed-in user, the selected organization, and the user's permissions in that organization. The session's token
+ * is in a cookie that scripts cannot read. Browser.
  */
 import { computed, signal } from '@preact/signals';
 import { namedOrganization } from './address.ts';
@@ -21,7 +21,7 @@ interface ServerFacts {
   has_billing: boolean;
 }
 
-/** `starting`: not known yet. */
+/** `starting`: the page does not know yet whether the reader is signed in. */
 export const sessionState = signal<'starting' | 'signed_out' | 'signed_in'>('starting');
 /** Why the reader must sign in, if there is a reason to show. */
 export const signInReason = signal('');
@@ -31,8 +31,8 @@ export const server = signal<ServerFacts | null>(null);
 /** Whether the reader may see what the gateway captured. */
 export const isOperator = signal(false);
 /**
- * The organization to which the captures belong. null: none is set, so they are shown in every organization that the
- * operator owns or administers.
+ * The organization to which the captures belong. null: none is set or known, so the captures are shown in every
+ * organization that the operator owns or administers.
  */
 const captureOrganization = signal<string | null>(null);
 
@@ -65,8 +65,8 @@ export const role = computed<Role | null>(() => {
 });
 
 /**
- * Whether captured and reported runs are one list in the selected organization. The reader is an operator, and the
- * captures belong to this organization, or to none and the reader owns or administers this one.
+ * Whether captured and reported runs are one list in the selected organization. The reader must be an operator. The
+ * captures must belong to this organization; if they belong to none, the reader must own or administer this one.
  */
 export const seesCaptures = computed(() => {
   if (!isOperator.value) return false;
@@ -97,8 +97,8 @@ export function noteSignedOut(): void {
 }
 
 /**
- * Asks the server whether the session is over, and if so, signs out here too. A 404 of an operator's route alone does
- * not show that the session is over.
+ * Asks the server whether the session is over, and if so, shows the sign-in page. Called when another tab may have
+ * signed out, and after a 404: an operator's route answers 404 for missing data and to a reader without a session.
  */
 export async function checkSession(): Promise<void> {
   if (sessionState.peek() !== 'signed_in') return;
@@ -107,7 +107,7 @@ export async function checkSession(): Promise<void> {
   });
 }
 
-// Signing out in another tab removes the stored organization.
+// Signing out in another tab removes the stored organization, so this tab checks its session.
 addEventListener('storage', ({ key, newValue }) => {
   if (key === ORGANIZATION && newValue === null) void checkSession();
 });
@@ -126,12 +126,15 @@ export interface OfferedSession {
 export const offeredSession = signal<OfferedSession | null>(null);
 
 /**
- * The token of a link that is not used yet. It was removed from the history, and may be needed for another
- * attempt.
+ * The token of a link that is not used yet; null: none. The address no longer contains the token, which may be needed
+ * for another attempt.
  */
 let linkToken: string | null = null;
 
-/** Removes a token from the address (`/#token=…`, the terminal's link), so that no history contains it. */
+/**
+ * Moves the token of a link (`/#token=…`, as the terminal shows it) from the address to `linkToken`, so that the
+ * browser's history does not contain the token. Then opens the page that the link names with `next`.
+ */
 function takeLink(): void {
   const [, token] = /[#&]token=([^&]+)/.exec(location.hash) ?? [];
   if (token === undefined) return;
@@ -142,9 +145,9 @@ function takeLink(): void {
 }
 
 /**
- * Signs in with a link's token; without a link, with a token that an earlier release stored, if there is one. Anyone
- * may have sent the link, so it replaces a session of another user only when the reader agrees: otherwise they would
- * work in the sender's account without noticing.
+ * Signs in with a link's token. Without a link, signs in with a token that an earlier release stored, if there is one.
+ * Anyone may have sent the link. So the link replaces a session of another user only if the reader agrees: otherwise
+ * the reader would work in the sender's account without noticing.
  * @throws ApiError
  */
 async function useLink(): Promise<void> {
@@ -200,7 +203,7 @@ async function askToReplace(current: string, offered: string): Promise<boolean> 
   return takesIt;
 }
 
-/** A pasted token may be broken into lines. */
+/** Removes line breaks and spaces, which a pasted token may contain. */
 function cleanToken(token: string): string {
   return token.replace(/[^\x21-\x7e]/g, '');
 }
@@ -209,11 +212,14 @@ async function startSession(token: string): Promise<void> {
   await call('POST /auth/session', { body: { token: cleanToken(token) } });
 }
 
-/** Finds out who is signed in. @throws ApiError for failures that are unrelated to signing in */
+/**
+ * Finds out whether the reader is signed in, uses a link's token if there is one, and sets `sessionState`.
+ * @throws ApiError if the server does not answer or the failure is temporary
+ */
 export async function openSession(): Promise<void> {
   takeLink();
   const hasLink = linkToken !== null;
-  // Both are read at the same time, because each page waits for both.
+  // The session and the facts about the server are read at the same time, because each page waits for both.
   const [refusal] = await Promise.all([enter(), readServerFacts()]);
   if (refusal === null) {
     sessionState.value = 'signed_in';
@@ -262,7 +268,7 @@ export async function reloadSession(): Promise<void> {
   isOperator.value = mayRead;
 }
 
-/** Whether the reader is an operator; also records the organization of the captures. */
+/** Reads whether the reader is an operator, and the organization to which the captures belong. */
 async function readCaptureAccess(): Promise<boolean> {
   const refuses = (thrown: unknown) => {
     if (!(thrown instanceof ApiError)) throw thrown;
@@ -281,14 +287,14 @@ async function readCaptureAccess(): Promise<boolean> {
   );
 }
 
-/** Reads the role if another organization is selected than that of the known role. @throws ApiError */
+/** Reads the role in the selected organization, unless it is known. @throws ApiError */
 export async function followRole(): Promise<void> {
   if (role.peek() === null) await readRole();
 }
 
 /**
  * Reads the user's role in the selected organization from the list of members. If the list does not contain the user,
- * the role in the bootstrap answer counts.
+ * takes the role in the answer of `GET /auth/bootstrap`.
  * @throws ApiError
  */
 async function readRole(): Promise<void> {

@@ -14,21 +14,21 @@ interface Span {
 
 export interface WaterfallRow extends Span {
   kind: 'turn' | 'tools' | 'child';
-  /** Id of the turn to which it belongs. */
+  /** Id of the turn to which the row belongs. */
   exchange_id: number;
   /** Index of that turn, from 0 on. */
   at: number;
   label: string;
-  /** When the answer of the turn began; null: never. Only in rows of turns. */
+  /** When the answer of the turn began. null: no answer began, or the row is not that of a turn. */
   first_ms: number | null;
   /**
-   * When the agent had everything for the request of the turn; null: it sent the request immediately. Only in rows of
-   * turns.
+   * When the turn that this one continues ended, if the agent was idle from then until its next request. null: the
+   * request contains results of tools, or followed at once, or the row is not that of a turn.
    */
   idle_from_ms: number | null;
   is_failed: boolean;
   is_student: boolean;
-  /** Names of monitors. */
+  /** Names of the monitors that fired for the turn. Empty in other rows. */
   fired: string[];
   /** Id of the child run. Only in rows of child runs. */
   run_id: string | null;
@@ -37,11 +37,11 @@ export interface WaterfallRow extends Span {
 interface Waterfall {
   rows: WaterfallRow[];
   scale: TimeScale;
-  /** Time during which a provider worked. */
+  /** Time during which at least one turn waited for its answer. */
   waiting_ms: number;
-  /** Time during which a tool worked but no provider did. */
+  /** Time during which a tool may have worked and no turn waited for its answer. */
   tools_ms: number;
-  /** Time during which no provider, tool or sub-agent worked. */
+  /** Time between the first and the last of all rows in which no turn, tool or sub-agent worked. */
   own_ms: number;
 }
 
@@ -51,14 +51,14 @@ interface Stretch extends Span {
   drawn: number;
 }
 
-/** A pause is shortened if it is this many times as long as its shortened form. */
+/** A pause is shortened if it is more than this many times as long as its shortened form. */
 const CUT_FROM = 2;
 
-/** Position of a time on the axis, from 0 to 1. */
+/** Converts times to positions on the axis, from 0 to 1, and back. */
 export class TimeScale {
   readonly from_ms: number;
   readonly to_ms: number;
-  /** Pauses that are drawn shortened. */
+  /** Pauses that are drawn shortened: the position of the middle, and the real length. */
   readonly cuts: { at: number; ms: number }[] = [];
   readonly #stretches: Stretch[] = [];
   readonly #whole: number;
@@ -149,7 +149,10 @@ function makeTurnRow(turns: readonly CapturedTurn[], at: number): WaterfallRow {
   };
 }
 
-/** One row for the calls of an answer whose results arrived together. */
+/**
+ * Makes the rows of tools: one row for the calls of an answer whose results came with the same request. Calls without a
+ * known duration get no row.
+ */
 function layOutTools(turns: readonly CapturedTurn[]): WaterfallRow[] {
   const places = new Map(turns.map(({ exchange_id }, at) => [exchange_id, at]));
   return turns.flatMap((turn) => {
@@ -179,7 +182,10 @@ function layOutTools(turns: readonly CapturedTurn[]): WaterfallRow[] {
   });
 }
 
-/** Sub-agents are below the call that started them, or below the previous turn if that call is unknown. */
+/**
+ * Makes the rows of sub-agents. A sub-agent is below the turn whose call started it, as far as its task shows that.
+ * Otherwise it is below a turn whose tools were running when the sub-agent began, or below the last turn before it.
+ */
 function placeChildren(
   turns: readonly CapturedTurn[],
   tools: readonly WaterfallRow[],
@@ -215,7 +221,7 @@ function placeChildren(
 
 const TELLING_CHARACTERS = 60;
 
-/** The tool whose input contains the first words of the sub-agent; null: there is no such tool. */
+/** The name of the tool that the turn called with the first words of the sub-agent's task; null: there is none. */
 function findStartingCall(turn: CapturedTurn, task: string | null): string | null {
   const words = plain(task ?? '').slice(0, TELLING_CHARACTERS);
   if (words === '') return null;

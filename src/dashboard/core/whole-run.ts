@@ -87,7 +87,7 @@ function showWhole(
   const conversation = known?.run.is_captured === true ? known : null;
   const fromReport = reported === null ? null : showReported(place!.org_id, reported.run);
   if (conversation === null) return { run: fromReport ?? known!.run, conversation, reported };
-  // The totals of a running run come from its actor, so the report's totals are newer.
+  // While a run is running, the report has newer totals than the answer with the conversation.
   const run = { ...conversation.run, reported: fromReport?.reported ?? conversation.run.reported };
   return { run, conversation, reported };
 }

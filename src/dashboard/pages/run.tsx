@@ -55,7 +55,7 @@ export function RunPage({ run_id }: { run_id: string }) {
   );
 }
 
-/** Reads the run again after events about it. */
+/** Reads the run again after events about it, and after events were lost. */
 function Follow({
   org_id,
   isOf,
@@ -80,7 +80,7 @@ function Follow({
   return null;
 }
 
-/** Shows the part that the address names, if the run has both parts. */
+/** Shows the conversation or the steps. If the run has both, the address says which. */
 function RunParts({
   read: { conversation, reported },
   reader,

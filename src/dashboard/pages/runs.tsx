@@ -38,7 +38,7 @@ import { RunPage } from './run.tsx';
 const CAPTURE_FORMATS = ['csv', 'jsonl', 'parquet', 'otlp'] as const;
 const ROW_PX = 62;
 const NARROW_ROW_PX = 118;
-/** Interval of reading captured runs, which no stream announces. */
+/** Interval of reading the list with captured runs, whose changes no stream announces. */
 const CAPTURES_MS = 3_000;
 /** Interval of reading if there is no stream to announce changes. */
 const WITHOUT_STREAM_MS = 5_000;
@@ -125,16 +125,18 @@ function keyOfRow(row: ListedRun | ExchangeBeingIndexed): string {
   return isExchange(row) ? `exchange ${row.exchange_id}` : row.run_id;
 }
 
-/** Rows beyond the first page are replaced by what was read after an event. The first page is up to date. */
+/** Replaces rows beyond the first page by what was read after an event. The first page is read again at each event. */
 function mix(rows: ListedRun[], inHead: number, changed: ChangedRuns): ListedRun[] {
   if (changed.size === 0) return rows;
   return rows.map((run, at) => (at < inHead ? run : (changed.get(run.run_id) ?? run)));
 }
 
-/** Names of models for the filter: those of all runs when the page was opened, and those of the shown runs. */
+/**
+ * Names of models for the filter: those that the service counted when the page was opened, and those of listed runs.
+ */
 function useModels(scope: RunScope, org_id: string, list: PagedList<RunPageRows>): readonly string[] {
   const asked = useMemo(() => ({ field: 'model', contains: '', rest: '' }), [scope, org_id]);
-  // The list of runs is read first.
+  // The models are requested after the list of runs, which they would delay.
   const isListed = list.data.value !== null;
   const counted = useFieldValues(scope, isListed ? asked : null)?.values ?? [];
   const shown = useComputed(() => (list.data.value?.rows ?? []).flatMap(({ models }) => models).join('\n'));
@@ -143,7 +145,8 @@ function useModels(scope: RunScope, org_id: string, list: PagedList<RunPageRows>
 }
 
 /**
- * `j` and `k` move the focus into the list from anywhere else on the page. The list moves it from row to row.
+ * `j` and `k` move the focus into the list from elsewhere on the page, except from fields and dialogs. Within the list,
+ * the list itself moves the focus.
  */
 function useFirstRowKey(): void {
   useEffect(() => {
@@ -161,7 +164,7 @@ function useFirstRowKey(): void {
   }, []);
 }
 
-/** Lets an operator choose between the captures and the reported runs of an organization that has no captures. */
+/** Lets an operator choose between the captures and the organization's reported runs, if these are two lists. */
 function ScopeChoice({ scope }: { scope: RunScope }) {
   if (!isOperator.value || seesCaptures.value) return null;
   return (

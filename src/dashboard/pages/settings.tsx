@@ -111,7 +111,7 @@ function DangerPanel() {
     if (sure === null) return;
     await act(async () => {
       await call('DELETE /auth/me', {});
-      // The cookie is removed, because its account is deleted.
+      // Signing out removes the cookie, whose account no longer exists.
       await signOut().catch(() => {});
       signInReason.value = 'Your account was deleted, and its links and tokens no longer work.';
     });

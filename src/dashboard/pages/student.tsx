@@ -80,7 +80,7 @@ export function StudentPage() {
   );
 }
 
-/** Names of agent variants, if they have one. */
+/** The names of the agent variants that have one, by variant. */
 function namesOf({ agents }: StudentReport): ReadonlyMap<string, string> {
   return new Map(agents.flatMap(({ agent, name }) => (name === '' ? [] : [[agent, name]])));
 }
@@ -211,7 +211,7 @@ function ServingStats({
   );
 }
 
-/** Number of steps by reason. */
+/** Shows the number of steps for each reason. The most frequent reason comes first. */
 function Refusals({ title, counts }: { title: string; counts: Readonly<Record<string, number>> }) {
   const rows = Object.entries(counts)
     .filter(([, count]) => count > 0)

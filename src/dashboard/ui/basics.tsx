@@ -111,7 +111,7 @@ setInterval(() => {
   now.value = Date.now();
 }, 20_000);
 
-/** How long ago, or how long until then; the exact time as a tooltip. */
+/** How long ago, or how long until then, with the exact time as a tooltip. Shows `never` if there is no time. */
 export function Time({ at, never = 'never' }: { at: string | null | undefined; never?: string }) {
   if (at === null || at === undefined) return <span class="faint">{never}</span>;
   return (
@@ -154,8 +154,8 @@ export function CopyButton({
 }
 
 /**
- * An identifier. It shows the end, which distinguishes it from others; the whole is in the tooltip, and a
- * click copies it. With `isWhole` it shows everything.
+ * An identifier. An id that the service made is shown by its prefix and its end, and another long one by its beginning.
+ * With `isWhole`, all is shown. The tooltip shows the whole id, and a click copies it.
  */
 export function Id({ id, isWhole = false }: { id: string; isWhole?: boolean }) {
   const [said, say] = useState('');

@@ -12,7 +12,7 @@ export type ExchangeBeingIndexed = BeingIndexed['exchanges'][number];
 /** Number of rows until the reader asks for all, so that runs stay in view. */
 const ROWS_AT_FIRST = 5;
 
-/** The rows at the top of the list. */
+/** Chooses the exchanges that the list shows above its runs: all, or the first ROWS_AT_FIRST. */
 export function chooseExchanges(of: BeingIndexed | null, isAll: boolean): readonly ExchangeBeingIndexed[] {
   return of === null ? [] : of.exchanges.slice(0, isAll ? of.exchanges.length : ROWS_AT_FIRST);
 }
@@ -46,7 +46,7 @@ export function BeingIndexedNote({
   );
 }
 
-/** An exchange in the columns of a run. */
+/** An exchange in the columns of a run. Links to its run, if the run is in the list. */
 export function ExchangeRow({ exchange }: { exchange: ExchangeBeingIndexed }) {
   const { run_id, run_is_listed } = exchange;
   if (run_id === null || !run_is_listed)

@@ -82,7 +82,7 @@ function CacheSummary({ read: { sum, turns, is_whole } }: { read: RunLooks }) {
   );
 }
 
-/** The finding for one turn; nothing if the turn read all that it could. */
+/** Shows why one turn missed the cache. Shows nothing if the turn did not miss it, or if that is not known. */
 export function CacheFinding({ look }: { look: CacheLook }) {
   const { verdict, lost_tokens, is_estimate, cost_usd, words, difference } = look;
   if (verdict !== 'miss') return null;

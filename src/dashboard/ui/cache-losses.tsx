@@ -142,7 +142,9 @@ function sayLoss(
   return `, which cost ${about}${formatUsd(cost_usd)}${daily}${unpriced}`;
 }
 
-/** Every day from the first to the last with examined turns. A day without a turn lost nothing. */
+/**
+ * Every day from the first to the last with examined turns. A day without a miss lost nothing; null: no price is known.
+ */
 function listDays({ by_day }: Period): { date: string; value: number | null }[] {
   const losses = new Map(by_day.map((day) => [day.day, day]));
   const days: { date: string; value: number | null }[] = [];

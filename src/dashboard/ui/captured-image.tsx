@@ -1,6 +1,6 @@
 /**
- * An image or a file of a conversation. The conversation contains only its digest; the bytes are read on
- * demand from the stored request or answer. Browser.
+ * An image or a file of a conversation. The conversation contains its address, its id or the digest of its bytes. Bytes
+ * are read on demand from the stored request or answer. Browser.
  */
 import { useState } from 'preact/hooks';
 import { send } from '../core/api.ts';

@@ -71,7 +71,7 @@ function describeDays(
 }
 
 const darkness = matchMedia('(prefers-color-scheme: dark)');
-/** Charts are painted with colours, so a change of the colour scheme paints them again. */
+/** Whether the colour scheme is dark. Line charts are painted with fixed colours, so a change paints them again. */
 const isDark = signal(darkness.matches);
 darkness.addEventListener('change', () => {
   isDark.value = darkness.matches;
@@ -126,7 +126,7 @@ function plotLines(place: HTMLElement, { x, lines, height_px, is_time, range, fo
       legend: { show: false },
       cursor: { y: false, drag: { x: false, y: false } },
       axes: [
-        // Increments are whole numbers.
+        // The marks of an axis without times are at whole numbers.
         { ...axis, size: is_time ? 38 : 26, ...(is_time ? {} : { incrs: WHOLE_STEPS }) },
         { ...axis, size: 48, values: (_: uPlot, ticks: number[]) => ticks.map(format) },
       ],
@@ -160,7 +160,7 @@ export function LineChart({
   x: readonly number[];
   lines: readonly Line[];
   label: string;
-  /** Called for a click near this value of `x`. */
+  /** Called after a click, with the index in `x` of the nearest point. */
   onPick?: (at: number) => void;
 }) {
   const box = useRef<HTMLDivElement>(null);

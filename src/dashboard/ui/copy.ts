@@ -1,6 +1,6 @@
 /**
- * Copies a text if the browser permits it. On plain http there is no clipboard API, but the old copy command
- * works. Browser.
+ * Copies a text, or rejects if the browser does not permit it. On plain http there is no clipboard API, but the old
+ * copy command works. Browser.
  */
 export async function copyText(text: string): Promise<void> {
   if (navigator.clipboard !== undefined) return navigator.clipboard.writeText(text);

@@ -5,7 +5,7 @@ import { formatUsd } from '../core/money.ts';
 
 type Costs = Pick<CapturedRun, 'cost_usd' | 'unpriced_turns' | 'estimated_turns' | 'turns'>;
 
-/** Short enough for a column; the tooltip says what is missing. */
+/** Shows the cost of a run in a form that is short enough for a column. The tooltip says what is missing. */
 export function Cost({ of: { cost_usd, unpriced_turns, estimated_turns, turns } }: { of: Costs }) {
   const why = sayUncertain(unpriced_turns, estimated_turns);
   const about = estimated_turns === 0 ? '' : '~';
@@ -23,7 +23,9 @@ export function Cost({ of: { cost_usd, unpriced_turns, estimated_turns, turns } 
   return <span title={why}>{`≥ ${about}${formatUsd(cost_usd)}`}</span>;
 }
 
-/** The same in words, for places with more room. */
+/**
+ * Says what the cost of a run lacks, and which turns were free, for places with more room; undefined: nothing to say.
+ */
 export function sayCost(
   { cost_usd, unpriced_turns, estimated_turns }: Costs,
   student_turns: number,

@@ -98,7 +98,7 @@ async function readBody(path: string): Promise<string> {
   if (bytes.length === 0) return 'empty';
   try {
     const isCut = bytes.length > SHOWN_BYTES;
-    // A cut may split a character. With `stream`, the decoder leaves out its first part.
+    // The cut may split a character. With `stream`, the decoder leaves out the incomplete character at the end.
     const text = new TextDecoder('utf-8', { fatal: true }).decode(bytes.subarray(0, SHOWN_BYTES), {
       stream: isCut,
     });

@@ -10,7 +10,7 @@ export function FilterRow({ children }: { children: ComponentChildren }) {
   return <search class="filters">{children}</search>;
 }
 
-/** A field of a filter, with its label; `wide`: it fills the remaining width. */
+/** A field of a filter, with its label. With `wide`, the field fills the remaining width. */
 export function FilterText({
   label,
   wide = false,
@@ -113,7 +113,7 @@ function FilterDay({ name, label, value }: { name: string; label: string; value:
   );
 }
 
-/** The beginning of the day that is `days` after this one, in the reader's time zone. */
+/** The beginning of the day that is `days` after `date`, in the reader's time zone. */
 export function startOfDay(date: string, days = 0): string {
   const [year = 1970, month = 1, day = 1] = date.split('-').map(Number);
   return new Date(year, month - 1, day + days).toISOString();

@@ -16,7 +16,7 @@ export interface Field {
   hint?: string;
   /** Text that the reader must type exactly. */
   exactly?: string;
-  /** Shown only while that select has one of these values. */
+  /** The field is shown only while the named select of the form has one of these values. */
   when?: readonly [select: string, values: readonly string[]];
 }
 
@@ -132,14 +132,14 @@ export function Form({
 interface OpenDialog {
   heading: string;
   content: (close: () => void) => ComponentChildren;
-  /** Escape does not close it, because its content is shown only once. */
+  /** Whether Escape leaves the dialog open, because its content is shown only once. */
   stays: boolean;
   ended: () => void;
 }
 
 const open = signal<OpenDialog | null>(null);
 
-/** Shows a dialog until it is closed. */
+/** Shows a dialog. Resolves when the dialog is closed. */
 export function showDialog(
   heading: string,
   content: (close: () => void) => ComponentChildren,

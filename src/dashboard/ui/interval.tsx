@@ -23,7 +23,7 @@ export function Intervals({
   estimates: readonly Estimate[];
   scale: readonly [number, number];
   format: (value: number) => string;
-  /** Position of a reference line. */
+  /** Value at which a reference line is drawn; absent: no line. */
   zero?: number;
 }) {
   const [from, to] = scale;

@@ -2,7 +2,7 @@
 import { titleOfMonitor } from '../../domain/monitors/names.ts';
 import { Badge } from './basics.tsx';
 
-/** How often each monitor fired; others are left out. */
+/** Shows how often each monitor fired. Monitors that did not fire are left out. */
 export function FiredBadges({ fired }: { fired: Readonly<Record<string, number>> }) {
   return (
     <>

@@ -1,6 +1,6 @@
 /**
  * The query bar over a list of runs, with completion, saved queries and errors. The address contains the
- * query. `/` moves the focus there, `?` explains it. Browser.
+ * query. The key `/` moves the focus to the bar, and `?` explains the language of queries. Browser.
  */
 import { useEffect, useId, useMemo, useRef, useState } from 'preact/hooks';
 import { completeRunQuery } from '../../domain/run-query/complete.ts';
@@ -37,7 +37,8 @@ export function checkQuery(text: string): string {
 /**
  * The field for a query, with suggestions of fields and values.
  * @param scope the runs whose values are offered
- * @param isListed whether the list of runs was read. Until then the bar sends no requests, which would delay the list
+ * @param isListed whether the list of runs was read. Until then the bar does not count matches, which would delay the
+ *   list
  */
 export function QueryBar({ value, scope, isListed }: { value: string; scope: RunScope; isListed: boolean }) {
   const { typed, type, problem } = useTyped(value);
@@ -90,7 +91,7 @@ export function QueryBar({ value, scope, isListed }: { value: string; scope: Run
           ref={input}
           id={`${id}-text`}
           type="search"
-          // biome-ignore lint/a11y/noRedundantRoles: a search field without a `list` attribute has no such role
+          // biome-ignore lint/a11y/noRedundantRoles: a search field is a combobox only with a `list` attribute
           role="combobox"
           list={undefined}
           aria-expanded={items.length > 0}
@@ -159,7 +160,10 @@ function CompletionList({
   );
 }
 
-/** The text in the field. After a pause, the address follows it if the query can be read. */
+/**
+ * The text in the field. After a pause in typing, the address gets the text, if it can be read as a query. A new query
+ * in the address replaces the text.
+ */
 function useTyped(value: string): { typed: string; type: (text: string) => void; problem: string } {
   const [typed, type] = useState(value);
   const told = useRef(value);
@@ -180,7 +184,7 @@ function useTyped(value: string): { typed: string; type: (text: string) => void;
   return { typed, type, problem };
 }
 
-/** `/` moves the focus to the field, `?` explains the language; not while the reader types elsewhere. */
+/** The keys `/`, for the focus on the field, and `?`, for the explanation. They do nothing in fields and dialogs. */
 function useShortcuts(input: { current: HTMLInputElement | null }, explain: () => void): void {
   useEffect(() => {
     const onKey = (event: KeyboardEvent) => {
@@ -261,8 +265,8 @@ function Views({ value, scope, isListed }: { value: string; scope: RunScope; isL
 const NO_MATCHES: ReadonlyMap<string, number> = new Map();
 
 /**
- * The number of runs that match each of these queries, requested one after another. A query that only sorts matches every
- * run, so it is left out.
+ * The number of runs that match each of these queries, requested one after another. Left out: a query that cannot be
+ * read, and one that only sorts, because it matches every run.
  */
 function useMatches(scope: RunScope, queries: readonly string[]): ReadonlyMap<string, number> {
   const asked = queries.filter((query) => checkQuery(query) === '' && parseRunQuery(query).terms.length > 0);
@@ -282,7 +286,9 @@ function useMatches(scope: RunScope, queries: readonly string[]): ReadonlyMap<st
   return useMemo(() => (counted === null ? NO_MATCHES : new Map(counted)), [counted]);
 }
 
-/** Counts the runs that match a query. Returns null if the runs of this list lack a field of the query. */
+/**
+ * Counts the runs that match a query. Returns null if they were not counted, or the service refuses the query (422).
+ */
 async function countMatches(scope: RunScope, query: string, signal: AbortSignal): Promise<number | null> {
   try {
     return (await readRuns(scope, query, undefined, signal, 1)).matched;

@@ -31,16 +31,19 @@ export function DataText({ text }: { text: string }) {
   return <LongText text={isRaw.value ? text : laid} kind="code" />;
 }
 
-/** New functions that TypeScript does not know yet, and that older browsers lack. */
+/** A new function that TypeScript does not know yet. undefined in older browsers, which lack it. */
 const { rawJSON } = JSON as { rawJSON?: (text: string) => unknown };
 
-/** The original form of a number, if the browser provides it. */
+/** Keeps the original form of a number, if the browser provides it. Other values stay as they are. */
 function keepDigits(_key: string, value: unknown, context?: { source?: string }): unknown {
   const source = context?.source;
   return typeof value === 'number' && source !== undefined && rawJSON !== undefined ? rawJSON(source) : value;
 }
 
-/** A text that is not JSON, or whose digits would be lost, is returned unchanged. */
+/**
+ * Indents a JSON object or list. Any other text, a text longer than MOST_CHARACTERS, and one whose numbers would lose
+ * digits are returned unchanged.
+ */
 function indentJson(text: string): string {
   if (!/^\s*[[{]/.test(text) || text.length > MOST_CHARACTERS) return text;
   if (rawJSON === undefined && /\d{16}|\d[.eE]/.test(text)) return text;

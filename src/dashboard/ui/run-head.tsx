@@ -72,7 +72,7 @@ export function RunHead({ refresh, ...parts }: WholeRun & { refresh: () => void 
   );
 }
 
-/** A longer outcome is shown as a paragraph. */
+/** An outcome with more characters is shown as a paragraph. */
 const LONG_OUTCOME = 40;
 
 /** A fork is compared with the run that it continues. For any other run, the reader chooses the second run. */
@@ -145,7 +145,7 @@ function CapturedStats({ run }: { run: CapturedRun }) {
   );
 }
 
-/** The highest score of one monitor. The total is lower, because it is a mean over all monitors. */
+/** The highest score of a single monitor in the read steps, and the run's highest weighted mean over all monitors. */
 function HighestScore({ run, steps }: ReadRun) {
   const highest = findHighest(steps);
   if (highest === null) return null;
@@ -209,7 +209,7 @@ function Golden({ run: { golden, reasons } }: { run: CapturedRun }) {
   );
 }
 
-/** Buttons to mark the run as good or bad. */
+/** Buttons to mark the run as good or bad. The button of the present mark removes the mark. */
 function MarkButtons({ run: { run_id, mark }, refresh }: { run: CapturedRun; refresh: () => void }) {
   const say = async (next: CapturedRun['mark']) => {
     const ask = { params: { id: run_id }, body: { mark: next === mark ? null : next } };

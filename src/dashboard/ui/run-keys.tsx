@@ -67,13 +67,16 @@ export function RunKeys({ read, more }: { read: ReadConversation; more: () => vo
   );
 }
 
-/** The next problem in that direction, wrapping around at the end; null without problems. */
+/**
+ * Finds the next problem in a direction. After the last problem comes the first, and before the first comes the last.
+ * null: there are no problems.
+ */
 function findNext(problems: readonly Problem[], here: number, step: 1 | -1): Problem | null {
   if (step === 1) return problems.find(({ at }) => at > here) ?? problems[0] ?? null;
   return problems.findLast(({ at }) => at < here) ?? problems.at(-1) ?? null;
 }
 
-/** Single keys, while the reader is not typing. */
+/** Calls the function of a pressed key, unless the focus is in a field or a dialog. */
 function useKeys(keys: Readonly<Record<string, () => void>>): void {
   const latest = useRef(keys);
   latest.current = keys;
@@ -92,7 +95,7 @@ function useKeys(keys: Readonly<Record<string, () => void>>): void {
   }, []);
 }
 
-/** Shows the turn that the address names, as soon as it is loaded. */
+/** Shows the turn that the address names. Until that turn is loaded, asks for more turns. */
 export function GoToTurn({ read, more }: { read: ReadConversation; more: () => void }) {
   const wanted = filterOf('turn');
   const shown = useRef('');

@@ -69,7 +69,7 @@ function Interventions({
   );
 }
 
-/** The highest score of one monitor; null without a step. */
+/** The highest score of a single monitor, and its step; null: there are no steps. */
 export function findHighest(
   steps: readonly Step[],
 ): { name: MonitorName; score: number; step_index: number } | null {

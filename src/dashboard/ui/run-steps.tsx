@@ -7,7 +7,7 @@ import { Badge, Panel } from './basics.tsx';
 import { LongText } from './long-text.tsx';
 import { Empty } from './states.tsx';
 
-/** Opens a step and scrolls to it, as soon as it is drawn. */
+/** Opens a step and scrolls to it. Does nothing if the page does not contain the step. */
 export function showStep(step_index: number | undefined): void {
   const place = document.getElementById(`step-${step_index}`);
   if (place === null) return;

@@ -102,12 +102,12 @@ async function readOwnRole(): Promise<boolean> {
 
 function PageContent({ page, roleRead }: { page: Page; roleRead: Resource<boolean> }) {
   const { Content } = page;
-  // A user without an organization can only make one.
+  // A user without an organization gets the settings, to make one.
   if (organization.value === null && page.needs !== 'nothing') {
     const { Content: Settings } = findPage('settings');
     return <Settings />;
   }
-  // Pages hide parts depending on the role, which is read again after a change of the organization.
+  // Pages hide parts depending on the role, so they wait until it is read. A change of the organization reads it again.
   if (organization.value !== null && role.value === null)
     return (
       <Loaded from={roleRead} lines={8} heading={page.title}>
@@ -123,7 +123,7 @@ function PageContent({ page, roleRead }: { page: Page; roleRead: Resource<boolea
   return <Content />;
 }
 
-/** Shown if the address names a page that this reader may not see, for example a shared address. */
+/** Shown to a reader who is not an operator and opens the address of an operator's page, for example a shared one. */
 function NotTheOperator({ title }: { title: string }) {
   return (
     <>
@@ -185,7 +185,8 @@ function Menu({ current }: { current: Page }) {
 }
 
 /**
- * Whether the menu offers the page. If a reader opens the address of another page, that page says why it is not shown.
+ * Whether the menu offers the page to this reader. A page that is not offered can be opened by its address, and then
+ * says why its content is missing.
  */
 function mayRead({ needs }: Page): boolean {
   if (needs === 'operator') return isOperator.value;
@@ -232,7 +233,7 @@ function PageLinks({ current }: { current: Page }) {
   );
 }
 
-/** An invitation to the reader. */
+/** Shows the first invitation to the reader, and the number of further ones. */
 function Invitations() {
   const [first, ...others] = bootstrap.value!.invitations;
   if (first === undefined) return null;

@@ -8,7 +8,7 @@ import { Snippet } from './basics.tsx';
 import { Form } from './form.tsx';
 import { Failed, Skeleton } from './states.tsx';
 
-/** Why it is unknown who is signed in; null: the request is running. */
+/** Why it is unknown who is signed in. null: the first request is running, or has succeeded. */
 export const startFailure = signal<ApiError | null>(null);
 
 export function Starting() {

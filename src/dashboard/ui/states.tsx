@@ -6,7 +6,10 @@ import type { ComponentChildren, JSX } from 'preact';
 import type { ApiError } from '../core/api.ts';
 import type { Resource } from '../core/resource.ts';
 
-/** Shows a resource once it is read. If it cannot be read again, the old content stays, with a note. */
+/**
+ * Shows a resource. Until it is read, shows a placeholder or the error. If it cannot be read again, the old content
+ * stays, with a note.
+ */
 export function Loaded<T>({
   from,
   lines = 4,
@@ -14,9 +17,9 @@ export function Loaded<T>({
   children,
 }: {
   from: Pick<Resource<T>, 'data' | 'error' | 'refresh'>;
-  /** About as high as the content will be. */
+  /** Height of the placeholder in lines, about that of the content. */
   lines?: number;
-  /** The page's title while the content loads; the content brings its own. */
+  /** The title of the page until the content, which has its own title, is read. Absent: none. */
   heading?: string;
   children: (data: T) => JSX.Element | null;
 }) {

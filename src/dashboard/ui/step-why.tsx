@@ -1,5 +1,5 @@
 /**
- * Why the student did or did not answer a step: the decision, what was new in it, and both answers side by
+ * Why the student did or did not answer a step: the decision, what was new in the step, and both answers side by
  * side. The explanation is read when the reader opens it. Browser.
  */
 import { useState } from 'preact/hooks';
@@ -16,7 +16,7 @@ type Opinion = NonNullable<Explanation['opinion']>;
 export type Step = Reply<'GET /capture/steps'>['steps'][number];
 type Comparison = NonNullable<Step['comparison']>;
 
-/** `audit` and similar decisions are not refusals: the student had an answer. */
+/** Decisions that are no refusals: the student had an answer, and the upstream answered too. */
 const COMPARED = new Set(['audit', 'would_serve']);
 
 export function StepWhy({
@@ -100,7 +100,7 @@ function OpinionView({ opinion }: { opinion: Opinion }) {
   );
 }
 
-/** Links to an exchange; its run is looked up after a click. */
+/** Links to an exchange in its run, which is looked up first. Shows the id alone if the run is not known. */
 function ExchangeLink({ exchange_id }: { exchange_id: number }) {
   const exchange = useResource(`place of ${exchange_id}`, (signal) =>
     call('GET /capture/exchanges/{id}', { params: { id: exchange_id }, signal }),
@@ -110,7 +110,7 @@ function ExchangeLink({ exchange_id }: { exchange_id: number }) {
   return <a href={hrefOfCaptured(run_id, { turn: String(exchange_id) })}>exchange {exchange_id}</a>;
 }
 
-/** Both answers, value by value, different values first. */
+/** Both answers, value by value. If some values differ, shows only those, and counts the others. */
 export function SideBySide({ comparison: { agree, values } }: { comparison: Comparison }) {
   const differing = values.filter(({ student, upstream }) => student !== upstream);
   const shown = differing.length > 0 ? differing : values;

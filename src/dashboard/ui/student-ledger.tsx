@@ -72,7 +72,7 @@ const NOTHING = {
   saved_usd: null,
 } as const;
 
-/** Sums over all agents, newest day first. */
+/** Adds up the entries of each day over all agents. The newest day comes first. */
 function addUpDays(rows: readonly Entry[]): Day[] {
   const days = new Map<string, Day>();
   for (const { day, saved_usd, input_tokens, output_tokens, ...row } of rows) {

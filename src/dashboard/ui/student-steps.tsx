@@ -1,6 +1,6 @@
 /**
- * Steps that show a student's limits: those that it would have answered wrongly, and those that it left to the
- * upstream. Browser.
+ * Steps that show a student's limits: those that it would have answered differently than the upstream, and those that
+ * it left to the upstream. Browser.
  */
 import { useState } from 'preact/hooks';
 import { countOf } from '../core/format.ts';
@@ -14,7 +14,7 @@ import { SideBySide, type Step, WholeExplanation } from './step-why.tsx';
 const EVERY_MS = 15_000;
 const STEPS = 10;
 const STEPS_MAX = 100;
-/** Refused steps whose reasons are counted. */
+/** Number of the newest refused steps whose reasons are counted. */
 const REFUSED = 60;
 
 /** Names of agent variants. */
@@ -95,7 +95,7 @@ export function RefusedSteps({ names }: { names: Names }) {
 
 type Group = [Step, ...Step[]];
 
-/** Most frequent reason first. */
+/** Groups steps by reason and kind of answer. The largest group comes first. */
 function groupByReason(steps: readonly Step[]): Group[] {
   const groups = new Map<string, Group>();
   for (const step of steps) {

@@ -16,7 +16,7 @@ interface TurnProps {
   /** Index of the turn in the run, from 0 on. */
   at: number;
   results: BlockContext['results'];
-  /** Ids of calls whose results are shown with the call. */
+  /** Ids of the calls in the run. The result of such a call is shown with the call. */
   calls: ReadonlySet<string>;
   /** Whether the run contains several conversations. */
   has_several: boolean;
@@ -26,7 +26,7 @@ interface TurnProps {
   href?: string;
 }
 
-/** An earlier turn changes only if the next turn adds the result of one of its calls. */
+/** Shows one turn. The turn is drawn again only if one of its properties is another object. */
 export const TurnView = memo(({ turn, at, results, calls, has_several, look, href }: TurnProps) => {
   const context = { exchange_id: turn.exchange_id, results };
   const added = turn.messages_added

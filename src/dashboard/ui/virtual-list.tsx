@@ -1,6 +1,6 @@
 /**
- * A list of any length. Only its visible rows are in the page. Rows are links of one height; arrow keys move
- * between them. Browser.
+ * A list of any length. Only the rows in view and a few beyond are in the page. All rows have one height. Arrow keys,
+ * `j` and `k` move the focus between rows with a link. Browser.
  */
 import type { ComponentChildren } from 'preact';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';

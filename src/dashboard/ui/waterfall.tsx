@@ -1,6 +1,6 @@
 /**
- * A run on a time axis: a row for each turn, its tools and its sub-agents. A row links to its turn, that of a sub-agent
- * to the sub-agent's run. Browser.
+ * A run on a time axis: a row for each turn, its tools and its sub-agents. The row of a sub-agent links to the
+ * sub-agent's run. Every other row links to its turn. Browser.
  */
 import { useMemo } from 'preact/hooks';
 import { titleOfMonitor } from '../../domain/monitors/names.ts';
