@@ -43,7 +43,9 @@ const JWT = /^[\w-]{1,1024}\.[\w-]+\.[\w-]+$/;
 const CLAIM_CHARACTERS = 255;
 /** Deadline for the provider's answer. */
 const JWKS_TIMEOUT_MS = 5_000;
-/** Shortest interval between fetches caused by an unknown key id, even during a flood of such tokens. */
+/**
+ * Shortest interval between fetches caused by an unknown key id, even during a flood of tokens with unknown key ids.
+ */
 const JWKS_COOLDOWN_MS = 30_000;
 /** Age at which published keys are fetched again; old keys remain valid if the provider is down. */
 const JWKS_REFRESH_MS = 600_000;

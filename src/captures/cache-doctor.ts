@@ -148,8 +148,8 @@ export class CacheDoctor {
   }
 
   /**
-   * Reads an earlier turn that memory does not hold; if that exchange is passed over, the turn before it. Returns
-   * undefined if no such turn can be read.
+   * Reads an earlier turn that is no longer in memory. If its exchange is passed over, reads the turn before it, and so
+   * on. Returns undefined if no turn was found.
    */
   #seeAgain(id: number): SeenPrompt | undefined {
     let at: number | undefined = id;

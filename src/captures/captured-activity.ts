@@ -1,6 +1,6 @@
 /**
  * Recent traffic of the gateway: times and figures of the newest captured exchanges, and their sums over a time span.
- * It begins with the newest exchange, and goes back only as far as needed. Pure except for its source; capture reader.
+ * Exchanges are read from the newest on, only as far back as needed. Pure except for its source; capture reader.
  *
  * Memory: about 65 bytes per exchange, for at most CAPTURE_ACTIVITY.exchanges; older exchanges are not examined.
  */

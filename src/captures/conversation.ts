@@ -53,7 +53,7 @@ export interface ToldExchange
   is_retry: boolean;
   /** null for an exchange that is not a turn. `breaks`: a turn may be missing before it. */
   link: TurnLink | null;
-  /** Number of its conversation in the run, from 1 on; null for an exchange that is not a turn. */
+  /** Number of the turn's conversation in the run, from 1 on; null for an exchange that is not a turn. */
   conversation: number | null;
   /** The earlier exchange that this one continues; null if this one begins a conversation. */
   follows: number | null;

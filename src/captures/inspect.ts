@@ -31,8 +31,8 @@ import { judgeByRecords, RunJudge } from './run-judge.ts';
 export const MAX_SEEN_HASHES = 200_000;
 
 /**
- * Maximum number of runs that are judged side by side, and of their exchanges. Such runs lie close together in the
- * file, so most blocks are read once.
+ * Maximum numbers of runs that are judged at the same time, and of exchanges in these runs. The runs are close together
+ * in the file, so most blocks are read once.
  */
 const JUDGED_RUNS = 4_096;
 const JUDGED_EXCHANGES = 16_384;
@@ -442,7 +442,7 @@ export interface RunStep {
   turn: ReadTurn | null;
   /** How the turn continues earlier ones; null for an exchange that is not a turn. */
   link: TurnLink | null;
-  /** Number of its conversation in the run, from 1 on; null for an exchange that is not a turn. */
+  /** Number of the turn's conversation in the run, from 1 on; null for an exchange that is not a turn. */
   conversation: number | null;
   /** The earlier exchange that this one continues or retries; null when this one starts a conversation. */
   follows: number | null;
@@ -608,8 +608,8 @@ class RunReader {
 }
 
 /**
- * Number of a turn's prefixes that stand for a link to an answer that the provider keeps. They stand for no message of
- * this request.
+ * Number of a turn's prefixes that belong to no message of its request, but to a link to an answer that the provider
+ * keeps.
  */
 function countLinks(turn: ReadTurn): number {
   return Math.max(0, turn.conversation.prefixes.length - turn.request.messages.length);

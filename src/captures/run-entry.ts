@@ -86,7 +86,7 @@ export function findReported(
 /** Verdicts on runs, as far as they are known. */
 interface Verdicts {
   weigh: (run: RunEntry) => WeighedRun;
-  /** Only tells whether the run is golden, for a test over all runs. */
+  /** Whether the run is golden; null: not known. Does no more than that, because it is called for all runs. */
   isGolden: (run: RunEntry) => boolean | null;
 }
 

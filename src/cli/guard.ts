@@ -1,8 +1,7 @@
 /**
- * Runs a command in a separate process, and reports a crash of that process in one line. For
- * commands that read capture files: LMDB maps a file and trusts its pages, so a damaged page can
- * crash the reading process with SIGSEGV, SIGBUS or an assertion, which code in that process cannot
- * catch. Main thread of the command line.
+ * Runs a command that reads capture files in a separate process, and reports a crash of that process in one line. LMDB
+ * maps a file and trusts its pages, so a damaged page can crash the reading process with SIGSEGV, SIGBUS or an
+ * assertion, which code in that process cannot catch. Main thread of the command line.
  */
 
 import { spawn } from 'node:child_process';

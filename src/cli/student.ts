@@ -495,7 +495,7 @@ async function order(
 ): Promise<number> {
   if ((word === null) === (values.all !== true))
     throw new UsageError(`name the agent variant: understudy student ${action} AGENT, or --all`);
-  // An order in a mistyped directory would have no effect, so report such a directory as list does.
+  // An order in a mistyped directory would have no effect. Reading its versions reports a directory without a student.
   await listVersions(place.directory);
   const kind = values.kind === undefined ? null : kindByTools(String(values.kind)).slice(0, 300);
   const agent = word === null ? null : await findAgent(place, word, await listAgents(place));

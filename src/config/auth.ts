@@ -14,7 +14,7 @@ const ANY_CLAIM = 'any';
 export interface AuthConfig {
   /** The operator's own keys. */
   readonly static_keys: readonly string[];
-  /** HS256, as UTF-8 bytes; null: unset. */
+  /** The secret of tokens signed with HS256, as UTF-8 bytes; null: not set. */
   readonly jwt_secret: string | null;
   /** Address of the identity provider's public keys; null: unset. Takes precedence over `jwt_secret`. */
   readonly jwks_url: string | null;

@@ -1,6 +1,6 @@
 /** A value that a start refuses, and the variables whose values no error may show. Main thread. */
 
-/** Variables whose values may carry a password or a key. An error names them without the value. */
+/** Variables whose values may contain a password or a key. An error names these variables without their values. */
 export const SECRET_NAMES: ReadonlySet<string> = new Set([
   'OTEL_EXPORTER_OTLP_HEADERS',
   'ALERT_SMTP_URL',

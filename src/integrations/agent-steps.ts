@@ -1,5 +1,5 @@
 /**
- * Makes steps of a run from the model answers and tool results that an integration reports. Also keeps an intervention
+ * Makes steps of a run from the model answers and tool results that an integration reports, and keeps an intervention
  * until a model has received it. Any thread.
  *
  * A step is one tool call with the model's text before it and the result, or an answer without a tool call

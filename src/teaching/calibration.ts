@@ -119,7 +119,7 @@ interface KindCalibration {
   runs: number;
   steps: number;
   errors: number;
-  /** Runs in which the student gave such an answer, at any score. */
+  /** Runs in which the student gave an answer of this kind, at any score. */
   seen_runs: number;
   /** Number of runs that the kind needs before it is served, if the student is right in all further runs. */
   needed_runs: number;

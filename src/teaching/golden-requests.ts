@@ -1,6 +1,6 @@
 /**
- * Re-reads the requests of golden steps from the capture database, and checks whether an answer to such a request may
- * be served. The check is the one for live answers, so a round's report counts no answers that the gateway would refuse
+ * Re-reads the requests of golden steps from the capture database, and checks whether a student's answer to a request
+ * may be served. Live answers pass the same check, so a round's report counts no answers that the gateway would refuse
  * to serve. The round's own thread.
  */
 

@@ -39,7 +39,7 @@ export interface GoldenStep {
   exchange_id: number;
   wire: RelegationWire;
   step: StepDigest;
-  /** null: a student cannot give such an answer. The step still counts in coverage. */
+  /** The upstream's answer; null: a student cannot give it. The step still counts in coverage. */
   answer: AnswerDigest | null;
   /** The turn's tokens as the provider reported them: input including cached tokens, plus output. */
   tokens: number;

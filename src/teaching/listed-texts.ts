@@ -30,7 +30,7 @@ type ItemsNode = Extract<TemplateNode, { is: 'items' }>;
 /** Solves texts; the result is null if their steps do not explain them. */
 type SolveItems = (texts: readonly LooseText[]) => TemplateNode | null;
 
-/** Stands for a list in a text. Clients hardly ever send this character, which is for private use. */
+/** The character that replaces a list in a text. It is one for private use, which clients hardly ever send. */
 const LIST_MARK = '\uE000';
 /** Minimum number of runs whose texts show a list; also of runs whose texts have at least two elements of it. */
 const LISTED_RUNS = 5;

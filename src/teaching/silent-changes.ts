@@ -73,7 +73,7 @@ interface Ended {
   later_runs: number;
   /** Units that a change at this unit explains. */
   explained: number;
-  /** Probability of such a difference without a change. */
+  /** Probability that a difference of this size appears by chance, without a change. */
   chance: number;
 }
 

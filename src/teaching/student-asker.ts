@@ -1,5 +1,5 @@
 /**
- * Asks the model service behind a student of kind `http` about golden steps, in the same way as the gateway asks this service
+ * Asks the model service behind a student of kind `http` about golden steps, as the gateway asks this service
  * about live steps. The answers show how often the service is right. The round's own thread.
  */
 

@@ -609,7 +609,7 @@ function listDenials(
   return all.size > runs / 2 ? [] : [...byLabel].map(([label, keys]) => [label, [...keys]]);
 }
 
-/** Maximum number of tells of a stage. */
+/** Maximum number of marks of a stage that show its label (`findTells`). */
 const TELLS = 400;
 /** Minimum number of steps with a mark that tells a label, and minimum gain of a mark at a decisive place. */
 const TELL_STEPS = 3;

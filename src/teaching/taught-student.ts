@@ -510,8 +510,8 @@ export interface Gate {
   target_error: number;
   served_min: number;
   /**
-   * Whether gateways leave a run to the upstream once the upstream has served a step of it. The steps before the first
-   * such step are then also judged separately.
+   * Whether gateways leave a run to the upstream once the upstream has served a step of it. Then the steps of a run
+   * before its first step that the upstream serves are also judged separately.
    */
   sticky: boolean;
 }

@@ -1,4 +1,4 @@
-/** This month's interventions against the plan. Browser. */
+/** This month's interventions, as a share of the plan's cap if it has one. Browser. */
 import { call } from '../core/api.ts';
 import { formatNumber } from '../core/format.ts';
 import { useResource } from '../core/resource.ts';

@@ -110,7 +110,7 @@ function ExchangeLink({ exchange_id }: { exchange_id: number }) {
   return <a href={hrefOfCaptured(run_id, { turn: String(exchange_id) })}>exchange {exchange_id}</a>;
 }
 
-/** Both answers, value by value. If some values differ, shows only those, and counts the others. */
+/** Shows both answers, value by value. If some values differ, shows only these values, and counts the equal ones. */
 export function SideBySide({ comparison: { agree, values } }: { comparison: Comparison }) {
   const differing = values.filter(({ student, upstream }) => student !== upstream);
   const shown = differing.length > 0 ? differing : values;

@@ -53,7 +53,7 @@ export interface AnswerTemplate {
   calls: { name: string; input: TemplateNode; each?: EachItem }[];
   /** Text alone, or the commentary beside calls where it could be learned. */
   text: TemplateNode | null;
-  /** Text alone that is JSON, with its indentation; then there is no other text. */
+  /** Set if the answer is a text alone that is JSON: the value, and the indentation of the text. `text` is null then. */
   json?: { value: TemplateNode; indent: number };
 }
 

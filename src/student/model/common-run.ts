@@ -1,6 +1,6 @@
 /**
  * How much of a text another text names: the longest run of consecutive words that both have. Finds the element of a
- * list, or the line of a page, that a task speaks of. Pure; teaching and the student's thread.
+ * list, or the line of a page, that a task names. Pure; teaching and the student's thread.
  */
 
 import { FUNCTION_WORDS } from './agreement.ts';

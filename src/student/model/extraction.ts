@@ -100,7 +100,7 @@ const BETWEEN_TOKENS = 24;
 const NAMING_CHARACTERS = 1_000;
 /** Maximum number of tokens of one text that rules see. */
 const TEXT_TOKENS = 1_500;
-/** Stand for the beginning and the end of a text among the tokens beside a span. */
+/** Tokens for the beginning and the end of a text, beside a span that is first or last in its text. */
 const FIRST = '^';
 const LAST = '$';
 
@@ -210,7 +210,7 @@ export class StepContext {
     return times;
   }
 
-  /** How many of the run's calls of a tool succeeded; undefined when the step does not tell. */
+  /** How many of the run's calls of a tool succeeded; undefined when the step does not show it. */
   made(tool: string): number | undefined {
     const progress = this.#sources.get('progress');
     const made = isObject(progress) ? progress.task : undefined;

@@ -10,7 +10,7 @@ import { isShellLook, programOf } from './shell-commands.ts';
 /** Names of tools that change nothing: their beginnings, or what they open. */
 export const LOOKS =
   /^(?:(?:get|list|read|search|find|describe|show|fetch|look|lookup|view|inspect|browse)(?:[_A-Z-]|$)|(?:open|visit)[_-]?(?:web_?)?(?:[Pp]age|[Ss]ite|[Uu]rl|URL|[Ll]ink|[Ff]ile|[Dd]ocument)s?$)/;
-/** Beginnings of names of tools that look as long as their arguments do not tell them to change anything. */
+/** Beginnings of names of tools that change nothing, unless a word of their arguments says so (`CHANGES`). */
 export const READS = /^(?:query|tail|head|count)(?:[_A-Z-]|$)/;
 /** Words with which a query changes something. */
 const CHANGES =

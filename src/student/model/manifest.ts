@@ -154,7 +154,8 @@ const kind = z.object({
   steps: count,
   errors: count,
   /**
-   * Golden runs with such an answer at any score, and the number of runs that is required; absent in older manifests.
+   * Golden runs with an answer of this kind at any score, and the number of runs that is required; absent in older
+   * manifests.
    */
   seen_runs: count.optional(),
   needed_runs: count.optional(),

@@ -303,7 +303,7 @@ export class NoveltyIndex {
     }
     for (const { key, absence } of this.#expected) if (!placesSeen.has(key)) known *= 1 - absence;
     const { said, in_results } = this.measureWords(marks);
-    // New words of results are no surprise as far as golden runs had such words, too.
+    // New words of results are no surprise as far as results of golden runs had new words, too.
     const unusual = Math.max(0, in_results - this.#usual) / (1 - this.#usual);
     return 1 - known * (1 - said) * (1 - unusual);
   }

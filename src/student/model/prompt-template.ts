@@ -15,7 +15,7 @@ import { type PromptToken, splitTokens, type WordForm } from './prompt-tokens.ts
 export interface PromptSpan {
   /** Forms of the words of each golden value; a live value must have one of these forms. */
   forms: WordForm[][];
-  /** Everyday and joining words in golden values; a live value may have no other such words. */
+  /** Everyday and joining words in golden values. A live value may contain no other everyday or joining words. */
   words: number[];
   /** Characters of the longest word. */
   longest: number;

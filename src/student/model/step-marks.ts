@@ -71,7 +71,7 @@ export class StepMarks {
   readonly values: number[] = [];
   /** Words that the user mentioned. */
   readonly #said = new Set<string>();
-  /** The same words in order, each between spaces. */
+  /** The texts of the user as words in order, each between spaces. */
   #saidText = ' ';
   /** Place and value of each mark of a list. */
   readonly #lists: number[] = [];

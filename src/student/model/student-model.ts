@@ -76,7 +76,7 @@ export interface NumberSplit {
   key: number;
   from: string;
   path: string[];
-  /** Largest golden value below, smallest above. */
+  /** Largest golden number below the threshold, and smallest golden number above it. */
   below: number;
   above: number;
 }
@@ -146,9 +146,9 @@ export interface StageMemory {
      * Classes of one label have different paths if they are different ways to the same result; absent in older models.
      */
     path?: number;
-    /** Number of golden runs with such an answer. */
+    /** Number of golden runs with an answer of this class. */
     runs: number;
-    /** Mean number of output tokens of such an answer. */
+    /** Mean number of output tokens of the class's golden answers. */
     output_tokens: number;
   }[];
   /** Golden wordings by label; absent in older models. */

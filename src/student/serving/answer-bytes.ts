@@ -163,7 +163,7 @@ function readCompletion(whole: Fields | null, events: readonly Fields[]): ByteAn
 }
 
 /**
- * Collects calls that arrive in pieces, possibly interleaved. An index or an id tells which call a piece belongs to.
+ * Collects calls that arrive in pieces, possibly interleaved. An index or an id says which call a piece belongs to.
  */
 class CallPieces {
   readonly #calls: ByteCall[];

@@ -5,7 +5,7 @@
  *
  * A request with markers (`cache_control`) writes its prefix up to each marker, and reads the longest prefix that an
  * earlier request wrote, at most LOOK_BACK_BLOCKS before a marker. A request without markers writes and reads any
- * prefix that ends with a message, as with providers that cache automatically. An entry lives for five minutes after
+ * prefix that ends with a message, as with providers that cache automatically. An entry is valid for five minutes after
  * its last use, or for an hour if the marker says so.
  *
  * Prefixes are compared by hash. The provider keeps a cache for each account, but the simulation has one cache for all
@@ -54,7 +54,7 @@ export interface RequestPrefixes {
 export interface CacheUse {
   read: number;
   written: number;
-  /** The part of the written characters that lives for an hour. */
+  /** The part of the written characters that is valid for an hour. */
   written_1h: number;
 }
 
