@@ -23,8 +23,8 @@ export const DEFAULTS = {
 } as const;
 
 /**
- * Maximum number of connections of one public address. Loopback and private networks may have any number, because
- * proxies are there.
+ * Maximum number of connections from one public address. Any number may come from loopback and private networks,
+ * because proxies are there.
  */
 export const PUBLIC_ADDRESS_CONNECTIONS = 1_000;
 

@@ -71,7 +71,7 @@ interface RunTokens {
 /** The fields of an exchange that are needed here. */
 interface SeenExchange {
   id: number;
-  /** When its answer began; without an answer, when the exchange began. */
+  /** When the answer began; without an answer, when the exchange began. */
   at_ms: number;
   /** null: not answered by the provider. */
   client: Pick<Client, 'credential' | 'provider'> | null;
@@ -82,7 +82,7 @@ interface SeenExchange {
 /** Number of consecutive ids in one part. */
 const PART_IDS = 1_024;
 
-/** The newest exchanges. They are read once, except for those of the last part, which each call reads again. */
+/** The newest exchanges. They are read once, except for those of the last part, which `tell` reads again each time. */
 export class LimitTraffic {
   /** Complete parts by their first id. */
   readonly #parts = new Map<number, SeenExchange[]>();

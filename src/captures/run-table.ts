@@ -177,7 +177,9 @@ export class RunTable {
     return slot;
   }
 
-  /** Lists a captured run by the ids by which it may be joined. */
+  /**
+   * Lists a captured run by its trace, and by its session if it has no parent: a reported run with such an id joins it.
+   */
   #list(run: ListedRun): void {
     const { trace_id, session_id, parent_run_id } = run.tally.summary;
     for (const id of new Set([trace_id, parent_run_id === null ? session_id : null])) {

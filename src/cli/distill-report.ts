@@ -135,7 +135,7 @@ function describeServed({ measured }: NonNullable<RoundJson['student']>): [strin
   return facts;
 }
 
-/** What asking a model cost, and the effect of requiring several answers to agree. */
+/** Describes what asking a model cost, and the effect of requiring several answers to agree. */
 function describeService(
   {
     asked,
@@ -194,7 +194,7 @@ function describeStudent(
   return facts;
 }
 
-/** An answer that the upstream stopped giving. */
+/** Describes an answer that the upstream stopped giving. */
 function describeChange({ agent, stage, kind, ...change }: SilentChange): string {
   return (
     `${agent}: from exchange ${change.since_exchange_id} on, golden runs do not answer with ${kind} after ${stage}; ` +

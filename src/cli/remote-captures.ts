@@ -27,7 +27,7 @@ interface RemoteCommand {
 /**
  * Copies the captures of a bucket's gateways into DATA_DIR.
  * @param place the value of `--db`; `gateway=NAME` in its query selects one gateway
- * @returns the command for each gateway, with the path here
+ * @returns the command for each gateway, with the path of the copy
  * @throws UsageError; StoreError
  */
 export async function bringCaptures(

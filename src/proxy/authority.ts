@@ -325,7 +325,7 @@ function encode(tag: number, ...parts: readonly Buffer[]): Buffer {
   return Buffer.concat([Buffer.of(tag, 0x80 | digits.length), digits, content]);
 }
 
-/** 127 random bits: positive and unique. */
+/** Makes a random serial number of 127 bits. It is positive, and practically never the same as another. */
 function makeSerial(): string {
   const bytes = randomBytes(16);
   bytes[0] = (bytes[0]! & 0x7f) | 0x40;

@@ -62,7 +62,7 @@ export function isSeparated(
   });
 }
 
-/** Whether parts of this size are large enough to show that something explains them. */
+/** Whether parts of this size are large enough to show that a mark explains the difference between them. */
 export function isTested(columns: readonly MarkColumn[], a: number, b: number): boolean {
   const whole = sumXLogX(a + b) - sumXLogX(a) - sumXLogX(b);
   return Math.min(a, b) >= TESTED && 2 * whole >= 1.5 * (CHANCE + 2 * Math.log(Math.max(1, columns.length)));

@@ -35,7 +35,8 @@ export interface MeasuredStep {
   step: GoldenStep;
   served: boolean;
   /**
-   * Whether the answer was served, is not equivalent to the golden answer, and the rest of the run does not prove it.
+   * Whether the answer was served, is not equivalent to the golden answer, and is not proven right by the rest of the
+   * run.
    */
   wrong: boolean;
   /** Form whose evidence let the answer be served, or the kind of a service's answer; null when none was served. */

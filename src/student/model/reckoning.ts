@@ -23,7 +23,10 @@ export function reckon(value: Primitive, { op, minutes }: Reckoning): string | u
 /** Longest time by which a value is moved. */
 const SHIFT_MINUTES = 62 * 1_440;
 
-/** The reckoning that gives the wanted value; undefined for values that are not so near, and for equal ones. */
+/**
+ * Finds the reckoning that makes the wanted value of another one; undefined if there is none, if the values are equal,
+ * or if they are more than SHIFT_MINUTES apart.
+ */
 export function proposeReckoning(from: string, wanted: string): Reckoning | undefined {
   const minutes = minutesBetween(from, wanted);
   if (minutes === undefined || minutes === 0 || Math.abs(minutes) > SHIFT_MINUTES) return undefined;

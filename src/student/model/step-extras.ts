@@ -65,7 +65,7 @@ export function readBetas(headers: readonly string[]): string[] {
   return [...new Set(words)].sort();
 }
 
-/** The extras of a request that any student may answer. */
+/** Makes the extras of a request that has settings but nothing else, so that any student may answer it. */
 export function plainExtras(settings: Readonly<Record<string, unknown>> = {}): StepExtras {
   return { betas: [], breaches: [], at_ms: null, settings, unsupported: '', origin: '' };
 }

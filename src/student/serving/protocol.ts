@@ -100,7 +100,7 @@ export type StudentMessage =
    */
   | { type: 'compared'; agreed: boolean; reading_differs: boolean };
 
-/** Why the student's thread hands a step back. */
+/** Why the student's thread replies to a step without an answer. */
 export const DECLINE_REASONS = [
   ...UNCOVERED_REASONS,
   /** The upstream has taken over the run, or has given the conversation's last answer. */
