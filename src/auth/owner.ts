@@ -10,7 +10,7 @@ export const OWNER = { email: 'owner@understudy.local', name: 'Owner' } as const
 /** Issuer of tokens if the configuration requires no issuer. */
 const OWN_ISSUER = 'understudy';
 
-/** The identity in the first user's tokens. */
+/** Returns the issuer and the subject in the first user's tokens. */
 export function identifyOwner({ jwt_issuer }: Pick<Config['auth'], 'jwt_issuer'>): {
   issuer: string;
   subject: string;
@@ -23,7 +23,7 @@ export function subjectOf(email: string): string {
   return `email:${email.toLowerCase()}`;
 }
 
-/** The owner of the captures. */
+/** Returns to whom the captures belong. `owner` is null if this service does not sign the first user's tokens itself. */
 export function readCaptureOwner({ auth, engines, operators }: Config): CaptureOwner {
   // The terminal's link signs in with a secret of this service. Tokens of an identity provider never identify the
   // owner.

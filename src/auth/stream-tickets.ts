@@ -34,7 +34,7 @@ export class StreamTickets {
     this.#clock = clock;
   }
 
-  /** A new key. */
+  /** Makes a new random key. */
   static allocate(): SharedArrayBuffer {
     const key = new SharedArrayBuffer(KEY_BYTES);
     new Uint8Array(key).set(randomFillSync(new Uint8Array(KEY_BYTES)));

@@ -17,7 +17,7 @@ const NAMED_RUNS = 3;
 
 /** The sum over some turns. */
 export interface CacheReport extends CacheTotals {
-  /** Most expensive first. */
+  /** The misses by cause, the most expensive first. */
   causes: CauseSum[];
 }
 
@@ -55,7 +55,7 @@ export function addTotals(totals: CacheTotals, more: CacheTotals): void {
   totals.is_estimate ||= more.is_estimate;
 }
 
-/** The totals of one turn. */
+/** Makes the totals that consist of one turn. */
 export function totalsOf({ verdict, lost_tokens, cost_usd, is_estimate }: CacheLook): CacheTotals {
   const untold_turns = verdict === 'not_told' ? 1 : 0;
   if (verdict !== 'miss') return { ...startTotals(), turns: 1, untold_turns };
@@ -92,7 +92,7 @@ export class CauseSums {
     sum.runs = nameRuns(sum.runs, runs);
   }
 
-  /** Most expensive first. */
+  /** Lists the causes, the most expensive first. */
   list(): CauseSum[] {
     return [...this.#causes.values()].sort(
       (a, b) => (b.cost_usd ?? 0) - (a.cost_usd ?? 0) || b.lost_tokens - a.lost_tokens,

@@ -110,12 +110,12 @@ export class RunChains {
     return this.#size;
   }
 
-  /** By first appearance. */
+  /** All runs, in the order of their first exchanges. */
   get runs(): Iterable<ChainedRun> {
     return this.#list((at) => at);
   }
 
-  /** The most recently continued first. */
+  /** All runs, the most recently continued first. */
   get newest(): Iterable<ChainedRun> {
     const { last } = this.#columns;
     const order = Uint32Array.from({ length: this.#size }, (_, place) => place);
@@ -123,7 +123,7 @@ export class RunChains {
     return this.#list((at) => order[at]!);
   }
 
-  /** The most recently begun first. */
+  /** All runs, the most recently begun first. */
   get youngest(): Iterable<ChainedRun> {
     return this.#list((at) => this.#size - 1 - at);
   }

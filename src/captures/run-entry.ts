@@ -146,7 +146,7 @@ function makeNames(said: SaidOfRuns, weigh: (run: RunEntry) => WeighedRun): RunR
   };
 }
 
-/** A captured run that was joined with a reported run has the ids of both. */
+/** Lists the ids of a run: two if a captured and a reported run with different ids were joined, otherwise one. */
 function idsOf(run: RunEntry): string[] {
   const id = idOf(run);
   return run.reported === null || run.reported.run_id === id ? [id] : [id, run.reported.run_id];
@@ -332,7 +332,7 @@ export function timeStatus(run: RunEntry, said: SaidOfRuns): TimedStatus {
   };
 }
 
-/** The last sign of life, in milliseconds since the epoch. */
+/** When the run was last heard of, in milliseconds since the epoch. */
 function lastSignOf({ listed, reported }: RunEntry): number {
   return Math.max(listed?.tally.last_ms ?? 0, reported?.finished_ms ?? reported?.started_ms ?? 0);
 }

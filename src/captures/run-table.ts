@@ -54,7 +54,7 @@ export class RunTable {
     this.columns = new RunColumns(columns, (slot) => this.#entries[slot] ?? null);
   }
 
-  /** The number after that of the last slot. */
+  /** The number of slots, which is one more than the number of the last slot. */
   get end(): number {
     return this.#entries.length;
   }

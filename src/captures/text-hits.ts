@@ -99,7 +99,7 @@ export class HitReader {
     return null;
   }
 
-  /** Latest text first, because the new part of an exchange is at its end. */
+  /** Reads the texts of an exchange, the latest first, because the new part of an exchange is at its end. */
   #textsOf(id: number): PlacedText[] {
     if (this.#read?.id === id) return this.#read.texts;
     const copy = this.#source.copy(id);

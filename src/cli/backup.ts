@@ -224,7 +224,10 @@ async function restoreFromPlace(
   }
 }
 
-/** What the parent process says and does when a signal ends a restore: it removes the files that were placed so far. */
+/**
+ * Returns what the parent process says and does when a signal ends a restore. It removes the files that the restore has
+ * placed so far.
+ */
 export function endRestore(argv: string[]): GuardedEnd & { what: string | undefined } {
   const { from, db }: FlagValues<typeof FLAGS.restore> = readFlags(argv, FLAGS.restore);
   const { data_dir, capture } = loadConfig({ listener: 'gateway', db });

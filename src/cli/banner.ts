@@ -36,7 +36,7 @@ interface BannerSurroundings {
   entry: string;
 }
 
-/** @returns lines of text, the last one ended */
+/** Writes what a service prints when its parts listen. @returns lines of text, each with a line end */
 export function renderBanner(
   config: Config,
   { api_url, gateway_url, proxy_url = null, owner_token, framing_guard }: StartedAddresses,

@@ -171,7 +171,7 @@ ${Object.entries(COMMANDS)
 Exit status: 0 done, 1 failed, 2 wrong use, 78 a bad variable or flag value.
 `;
 
-/** The help text of each command. */
+/** Runs each command with `--help`, and returns the help texts. */
 async function readHelps(): Promise<{ name: string; summary: string; help: string }[]> {
   const helps = [];
   for (const [name, { summary, run }] of Object.entries(COMMANDS)) {

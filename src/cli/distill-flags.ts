@@ -158,7 +158,7 @@ function readWhole(name: string, text: string | undefined, unset: number, min: n
   return readNumber(name, text, unset, min, max);
 }
 
-/** Names separated by commas. */
+/** Reads names that are separated by commas. @throws UsageError */
 function readNames(flag: string, text: string | undefined): string[] {
   if (text === undefined) return [];
   const names = [...new Set(text.split(',').map((name) => name.trim()))];

@@ -204,7 +204,7 @@ function describeChange({ agent, stage, kind, ...change }: SilentChange): string
 
 type Agent = NonNullable<StudentManifestDraft['coverage']['agents']>[number];
 
-/** Every agent, and what it needs to be served more. */
+/** Lays out a table of all agents, with what each agent needs so that more of its steps are served. */
 function layOutAgents(agents: readonly Agent[], width: number, palette: Palette): string {
   const rows = agents.map((agent) => [
     { text: makeHarmlessLine(agent.agent) },
@@ -323,7 +323,7 @@ function layOutAnswers(kinds: readonly AnswerKindMeasure[], width: number, palet
   return table + tellRest(kinds.length - shown.length);
 }
 
-/** The line under a truncated table. */
+/** Writes the line under a truncated table; '' if nothing is left out. */
 function tellRest(kinds: number): string {
   return kinds > 0 ? `and ${countOf(kinds, 'other kind')}\n` : '';
 }
@@ -380,7 +380,7 @@ export function describeExport(report: ExportReport, width: number, palette: Pal
   );
 }
 
-/** One line per round, for a log. */
+/** Describes a round in one line, for a log. */
 export function describeRoundLine(round: RoundJson): string {
   const { outcome, reason, version, golden, looked_at, read, student } = round;
   const runs = `${number(golden)} golden of ${countOf(looked_at, 'run')}, ${number(read)} read`;

@@ -149,7 +149,7 @@ function layOutTotals(view: InspectView, title: string, rows: readonly [string, 
   return layOutTable(columns, lines, view.width, view.paint);
 }
 
-/** @param days number of days by which the costs are divided; 1: no division */
+/** Lays out a sum of cache misses. @param days number of days by which the costs are divided; 1: no division */
 function layOutSum(view: InspectView, sum: CacheReport, days = 1): string {
   const { turns, untold_turns, misses, lost_tokens, cost_usd, unpriced_misses, causes } = sum;
   const untold =

@@ -37,7 +37,7 @@ export async function showExchange(view: InspectView, id: number): Promise<numbe
   return EXIT.done;
 }
 
-/** The length of a body, and why it was not stored. */
+/** Says how long a body is, and why it was not stored, if it was not. */
 function tellBody({ bytes, withheld }: ExchangeSide): string {
   return `${countOf(bytes, 'byte')}${withheld === undefined ? '' : `, not kept: ${withheld}`}`;
 }

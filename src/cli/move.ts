@@ -243,7 +243,7 @@ function* digestRows(portions: Iterable<StoredRow[]>, digests: RowDigests): Iter
   }
 }
 
-/** One digest of all tables. */
+/** Computes one digest from the digests of all tables. */
 function sumDigest(digests: RowDigests): string {
   return hash('sha256', JSON.stringify([...digests.read()]));
 }

@@ -45,7 +45,7 @@ export class Progress {
     this.#timer = hasLines ? setInterval(() => this.repeat(), REPEAT_MS).unref() : null;
   }
 
-  /** @param of 0: the amount of work is unknown */
+  /** Reports progress. Shows it if the last text is old enough. @param of amount of work; 0: unknown */
   tell(what: string, done: number, of: number): void {
     this.#take(what, done, of);
     if (this.#isShown && this.#now() - this.#toldMs >= PROGRESS_INTERVAL_MS) this.#show();

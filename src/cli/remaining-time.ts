@@ -44,7 +44,7 @@ export class RemainingTime {
   }
 }
 
-/** `about 2 min left`, `about 40 s left`. */
+/** Describes a remaining time: `about 2 min left`, `about 40 s left`. */
 export function describeRemaining(ms: number): string {
   const seconds = Math.ceil(ms / 1_000);
   if (seconds < 90) return `about ${seconds} s left`;

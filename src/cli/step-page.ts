@@ -147,7 +147,7 @@ const DOUBTS: readonly [keyof NonNullable<StudentOpinion['doubts']>, string][] =
   ['slots', 'values of the answer were seldom tested'],
 ];
 
-/** The parts of the score, largest first. */
+/** Describes the parts of the score, the largest first. */
 function describeDoubts(doubts: NonNullable<StudentOpinion['doubts']>): string {
   const parts = DOUBTS.filter(([name]) => doubts[name] >= 0.000_5)
     .toSorted(([a], [b]) => doubts[b] - doubts[a])

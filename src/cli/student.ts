@@ -161,13 +161,13 @@ export async function runStudent(argv: string[], io: CliIo): Promise<number> {
   }
 }
 
-/** The words that an action takes. */
+/** The number of words that an action takes. */
 function countWords(action: string): number {
   if (['list', 'ledger', 'share', 'follow'].includes(action)) return 0;
   return action === 'rename' ? 2 : 1;
 }
 
-/** Runs until a signal comes. */
+/** Shares or follows the student of a directory until a signal comes. */
 async function share(
   { directory, is_json, io }: Place,
   action: 'share' | 'follow',
@@ -301,7 +301,7 @@ function tellDamage(damage: StudentDirectoryError | null, io: CliIo): number {
   return EXIT.failed;
 }
 
-/** A version as in the report, with its state in a word. */
+/** Adds its state to a version of the report: `serves`, with the share if it is below 1, `kept` or `unreadable`. */
 function withState(version: StudentReport['versions'][number], serving: number | null) {
   const serves = version.share < 1 ? `serves ${percent(version.share)}` : 'serves';
   const state = version.made_at === null ? 'unreadable' : version.version === serving ? serves : 'kept';

@@ -25,7 +25,7 @@ const networks = z
     `must be all, or up to ${NETWORKS_MAX} addresses and networks like 10.1.2.3 and 10.0.0.0/8, separated by commas`,
   );
 
-/** A single address, in the form of a network. */
+/** Writes a single address in the form of a network. A network is returned unchanged. */
 function widen(text: string): string {
   if (text.includes('/')) return text;
   return `${text}/${isIP(text) === 6 ? 128 : 32}`;

@@ -153,7 +153,7 @@ export function readService(v: Values<typeof SERVICE_VARIABLES>): ServiceConfig 
   };
 }
 
-/** The threads that `auto` means. @param cores usable cores, ≥ 1 */
+/** Chooses the numbers of threads for the value `auto`. @param cores number of usable cores, at least 1 */
 export function chooseThreads(cores: number): { server: number; actor: number; compute: number } {
   return THREADS_BY_CORES.findLast((row) => row.cores <= cores)!;
 }

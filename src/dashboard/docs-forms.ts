@@ -48,7 +48,7 @@ export function buildRequest(
   };
 }
 
-/** JSON is laid out with line breaks; other text is unchanged. */
+/** Lays out JSON with line breaks and indentation. Other text is unchanged. */
 export function layOut(text: string): string {
   try {
     return JSON.stringify(JSON.parse(text), null, 2);

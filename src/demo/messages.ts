@@ -83,7 +83,7 @@ function usageFields(answer: ScriptedAnswer, requestBody: Buffer): JsonObject {
   };
 }
 
-/** The whole message. */
+/** Makes the whole message of an answer. */
 export function messageOf(answer: ScriptedAnswer, model: string, requestBody: Buffer): JsonObject {
   return {
     id: idFrom('msg_', requestBody),

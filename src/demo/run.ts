@@ -70,7 +70,7 @@ async function captureRun(db: string, io: CliIo): Promise<void> {
   }
 }
 
-/** The whole demo. @returns the exit status */
+/** Runs the whole demo. @returns the exit status */
 async function runDemo(io: CliIo): Promise<number> {
   const db = await makeDatabasePath();
   await captureRun(db, io);

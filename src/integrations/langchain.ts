@@ -187,7 +187,10 @@ function settle(steps: AgentSteps, message: ToolMessage): void {
   steps.returned({ id, observation: textOfParts(content), isError: status === 'error' });
 }
 
-/** A tool returns its message, or a command that adds the message to the state. */
+/**
+ * Finds the message with a tool's result in the output of the tool: the output is the message, or a command that adds
+ * the message to the state. null: there is none.
+ */
 function findToolMessage(output: unknown, id: string): ToolMessage | null {
   const candidates = [output, ...readUpdates(output)] as (Partial<ToolMessage> | null)[];
   const isMessageOfCall = (candidate: (typeof candidates)[number]) =>

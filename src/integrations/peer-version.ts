@@ -36,7 +36,7 @@ function findVersion(peer: string): string | null {
   }
 }
 
-/** A prerelease counts as its release. */
+/** Whether a version is in a range. A prerelease counts as its release. */
 function isWithin(version: string, range: string): boolean {
   const [from = '', below = ''] = range.split(' ').map((bound) => bound.replace(/^\D+/, ''));
   return compare(version, from) >= 0 && compare(version, below) < 0;

@@ -36,7 +36,9 @@ interface ProxyServerOptions {
   by_address: number | null;
   leaves: LeafCertificates;
   counts: TunnelCounts;
-  /** @returns the port of the gateway's listener for this host; null if no listener can be opened now */
+  /**
+   * Opens a route to a host. @returns the port of the gateway's listener for the host; null if none can be opened now
+   */
   openRoute(host: ProxyHost, target: Target): Promise<number | null>;
   log: { debug(fields: object, words: string): void };
 }

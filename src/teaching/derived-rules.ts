@@ -154,7 +154,7 @@ function readMoments(text: string, context: StepContext): { span: Span; found: s
 
 const CASES: readonly Writing[] = ['same', 'lower', 'upper', 'capital'];
 
-/** The place of a word in a short text, such as the last name in a full name. */
+/** Finds the places of a word in a short text, such as a last name in a full name. Empty for a long text. */
 function findWords(text: string, wanted: string, context: StepContext): [Span, Writing][] {
   if (text.length > 200 || /\s/.test(wanted)) return [];
   const words = context.tokens(text).filter(({ kind }) => kind === 'word');

@@ -37,7 +37,9 @@ export function describeTooLittle(taught: readonly GoldenRun[], teaching: Teachi
   return `the held-out runs have ${countOf(steps, 'step')}; measuring a student's error rate needs ${served_min}`;
 }
 
-/** For each measured student the runs that give its evidence; and all runs that are held out once. */
+/**
+ * Divides runs as teaching does. Returns the runs that give evidence for each measured student, and all held-out runs.
+ */
 function divide(
   taught: readonly GoldenRun[],
   { student, held_out: share }: Teaching,

@@ -272,7 +272,9 @@ function restoreStep({ step, answer, ...rest }: StoredStep): GoldenStep {
   return { ...rest, step: { ...step, sources }, answer: parseExact(answer) as AnswerDigest | null };
 }
 
-/** Compressed and copied to its exact size, because serializers and compressors return oversized buffers. */
+/**
+ * Compresses steps. The result is copied to its exact size, because serializers and compressors return larger buffers.
+ */
 function packSteps(steps: readonly GoldenStep[]): Uint8Array {
   return new Uint8Array(compressZstd(serialize(steps.map(storeStep))));
 }

@@ -143,7 +143,7 @@ function findToday(text: string, at_ms: number | null): ReadonlySet<number> {
 
 const NO_DATES: ReadonlySet<number> = new Set();
 
-/** A sentence in which only the current day changes. */
+/** Makes the parts of a sentence in which only the current day changes; null for a sentence with too many words. */
 function partFixed({ text, today }: SeenSentence): PatternPart[] | null {
   const tokens = splitTokens(text);
   return tokens.length > STUDENT_CORE.pattern_words

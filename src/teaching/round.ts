@@ -209,7 +209,7 @@ export async function runRound(options: RoundOptions, teller: RoundTeller): Prom
   }
 }
 
-/** The reason if an operator holds a version: new versions wait then. */
+/** Describes why a new version is not published: an operator has pinned the serving version. */
 function describeWaiting(version: number): string {
   return `version ${version} is stored but not published, because an operator pinned the serving version: understudy student publish ${version}`;
 }

@@ -122,7 +122,7 @@ function listUnits({ steps, labels, situations }: SituatedSteps): Unit[] {
   });
 }
 
-/** For each label that ended, the beginning of the change that explains most units. */
+/** Finds for each label that ended the beginning of the change that explains most units. */
 function findBest(units: readonly Unit[], first: number, last: number, stride: number): Map<number, Ended> {
   const best = new Map<number, Ended>();
   const limit = CHANCE / (units.length * Math.max(1, new Set(units.map(({ label }) => label)).size));

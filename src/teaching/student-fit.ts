@@ -505,7 +505,7 @@ function makeColumns(
   return { columns: [...columns.values()], relations: relations.map(({ relation }) => relation) };
 }
 
-/** A threshold as a column. */
+/** Makes the column of the mark that a threshold gives. */
 function toColumn({ split, has }: { split: NumberSplit; has: Uint8Array }): MarkColumn {
   return { key: split.key, kind: NUMBER_KIND, has, count: has.reduce((sum, set) => sum + set, 0) };
 }

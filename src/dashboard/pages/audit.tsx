@@ -73,7 +73,7 @@ function showValue(value: unknown) {
   return ADDRESS.test(value) ? <Email email={value} /> : value;
 }
 
-/** An empty value is shown as no value. */
+/** Reads a value of a record; null: the value is missing or empty. */
 function knownOf(record: Entry['before'], name: string): unknown {
   const value = record?.[name] ?? null;
   return value === '' ? null : value;

@@ -142,7 +142,7 @@ function FigurePanels({ report, daily }: { report: Figures; daily: Figures | nul
   );
 }
 
-/** Every day of the period. A day without a row had no traffic. The cost of a day without a price is unknown. */
+/** Lists every day of the period with its cost: 0 for a day without traffic; null if no price is known. */
 function listDays({ from_day, to_day, rows }: Figures): { date: string; value: number | null }[] {
   const costs = new Map(rows.map(({ name, cost_usd }) => [name, cost_usd]));
   const days: { date: string; value: number | null }[] = [];

@@ -143,7 +143,8 @@ function sayLoss(
 }
 
 /**
- * Every day from the first to the last with examined turns. A day without a miss lost nothing; null: no price is known.
+ * Lists every day from the first to the last with examined turns, with what it lost: 0 for a day without a miss; null
+ * if no price is known.
  */
 function listDays({ by_day }: Period): { date: string; value: number | null }[] {
   const losses = new Map(by_day.map((day) => [day.day, day]));

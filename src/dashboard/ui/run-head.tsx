@@ -75,7 +75,9 @@ export function RunHead({ refresh, ...parts }: WholeRun & { refresh: () => void 
 /** An outcome with more characters is shown as a paragraph. */
 const LONG_OUTCOME = 40;
 
-/** A fork is compared with the run that it continues. For any other run, the reader chooses the second run. */
+/**
+ * Links to the comparison of a fork with the run that it continues. For any other run, the reader chooses the second.
+ */
 function CompareLink({ run: { run_id, request_tags } }: { run: CapturedRun }) {
   const fork = readForkTags(request_tags);
   const runs: Record<string, string> = fork === null ? { a: run_id } : { a: fork.run_id, b: run_id };

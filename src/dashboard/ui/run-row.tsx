@@ -144,7 +144,7 @@ function sayUsed(run: ListedRun): string {
   return tokens === 0 ? '' : `${formatShort(tokens)} tokens`;
 }
 
-/** A reported run that is still running has no duration yet. */
+/** Says how long a run took; '' for a reported run that is still running. */
 function sayTook({ is_captured, reported, duration_ms }: ListedRun): string {
   return is_captured || reported?.is_finished === true ? formatSpan(duration_ms) : '';
 }

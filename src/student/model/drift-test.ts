@@ -63,7 +63,7 @@ function suspected(promise: number): number {
   return Math.max(Math.min(0.5, 4 * promise), promise + (1 - promise) * 0.05);
 }
 
-/** The suspicion after the answer that raised it. */
+/** Returns the suspicion of a kind after the wrong answer that raised it. */
 export function startSuspicion(promise: number): number {
   return doubt(0, true, promise);
 }

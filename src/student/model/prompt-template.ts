@@ -235,7 +235,10 @@ function hasForm(value: readonly PromptToken[], form: readonly WordForm[]): bool
   return value.length === form.length && value.every((token, at) => isOfForm(token, form[at]!));
 }
 
-/** A number or a time may be an id that happens to have no letter. A name may be a short acronym. */
+/**
+ * Whether a word has a golden form. A number or a time also counts as an id, because an id may happen to have no
+ * letter, and a short acronym counts as a name.
+ */
 function isOfForm({ form, text }: PromptToken, golden: WordForm): boolean {
   if (form === golden) return true;
   if (golden === 'i') return form === 'n' || form === 't';

@@ -53,7 +53,7 @@ export class PromptValues {
       for (const sentence of sentencesOf(text)) this.#add(TASK, sentence, text, most);
   }
 
-  /** Call it after the last sentence. It adds the values of the system prompt beyond the bound, combined into one. */
+  /** Adds one value for all values of the system prompt beyond the bound. Call it after the last sentence. */
   close(): void {
     if (this.#more !== 0) this.values.push(hashString('more values'), this.#more, 0);
     this.#more = 0;

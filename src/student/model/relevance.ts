@@ -137,7 +137,7 @@ function isSamePart(a: Uint8Array, b: Uint8Array, members: readonly number[]): b
   return members.every((i) => (a[i] !== b[i]) === isTurned);
 }
 
-/** n ln n − Σ x ln x: the entropy times the number of steps. */
+/** Computes n ln n − Σ x ln x, which is the entropy of the counts times the number of steps. */
 function sumXLogX(counts: Int32Array, n: number): number {
   let sum = n === 0 ? 0 : n * Math.log(n);
   for (const count of counts) if (count > 1) sum -= count * Math.log(count);

@@ -59,7 +59,7 @@ function editLines(
   return found.size === 1 ? [...found.values()][0]! : null;
 }
 
-/** Lines of both texts without the equal lines at the beginning and the end. */
+/** Returns the lines of both texts, without the equal lines at the beginning and the end. */
 function diffLines(before: string, after: string): { from: string; to: string } {
   const [a, b] = [before.split('\n'), after.split('\n')];
   let first = 0;
@@ -74,7 +74,7 @@ function diffLines(before: string, after: string): { from: string; to: string } 
   };
 }
 
-/** Complete texts of results. */
+/** Lists the texts in results that were not cut. */
 function listTexts({ sources }: Pick<StepDigest, 'sources'>): string[] {
   const texts: string[] = [];
   const visit = (at: unknown): void => {

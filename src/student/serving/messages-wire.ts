@@ -65,7 +65,7 @@ function writeAnswer(answer: StudentAnswer, model: string, isStream: boolean): W
   };
 }
 
-/** @param outputTokens counted so far */
+/** Writes the usage of an answer. @param outputTokens output tokens that were sent so far */
 function usageOf(answer: StudentAnswer, outputTokens: number) {
   return {
     input_tokens: Math.round(answer.input_tokens),

@@ -160,7 +160,9 @@ function hashConversation({ model, system, messages }: NormalRequest, count: num
   return hash;
 }
 
-/** The side that a message belongs to, because clients differ in whether results are separate messages. */
+/**
+ * The side of a message. Results count as the user's, because clients differ in whether results are separate messages.
+ */
 function sideOf({ role }: TurnMessage): string {
   return role === 'tool' ? 'user' : role;
 }
@@ -217,7 +219,7 @@ class Lately<V> {
     this.#old.delete(key);
   }
 
-  /** Least recently used first. */
+  /** All entries, the least recently used first. */
   entries(): [string, V][] {
     return [...this.#old, ...this.#young];
   }

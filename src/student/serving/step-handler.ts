@@ -320,7 +320,7 @@ export class StepHandler {
     else this.#give(message, step, entry, decision.answer, finding, null, post, decision);
   }
 
-  /** Reasons to decline that need no parsed body. */
+  /** Finds a reason to decline a step that shows without parsing the body; null: none. */
   #refuseEarly({ wire, run_id, body }: StepRequest): DeclineReason | null {
     const { runs, watch } = this.#options;
     const until = watch.terms.valid_until_ms;
