@@ -60,7 +60,7 @@ function keepObject(thrown: unknown): void {
 
 /**
  * Replaces a property of an error for one reading or writing.
- * @param own the original property, which is restored after one reading or writing; undefined: there is none, and the
+ * @param own the original property, which is restored after one reading or writing; undefined: none exists, and the
  *   property is removed after one reading
  * @param answer the value that a reading returns
  */

@@ -37,7 +37,8 @@ interface ProxyServerOptions {
   leaves: LeafCertificates;
   counts: TunnelCounts;
   /**
-   * Opens a route to a host. @returns the port of the gateway's listener for the host; null if none can be opened now
+   * Opens a route to a host.
+   * @returns the port of the gateway's listener for the host; null if none can be opened now
    */
   openRoute(host: ProxyHost, target: Target): Promise<number | null>;
   log: { debug(fields: object, words: string): void };

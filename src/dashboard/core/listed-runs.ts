@@ -19,7 +19,7 @@ type FoundText = Reply<'GET /capture/runs'>['found'][number];
 /** A row of the list. A reported run has its known values in the same fields. */
 export type ListedRun = CapturedRun & {
   /**
-   * The first turn or step whose text matches a text of the query. Absent if there is none, if there was no time to
+   * The first turn or step whose text matches a text of the query. Absent if no text matches, if there was no time to
    * read the run, and in the list of an organization's reported runs.
    */
   found?: FoundText;

@@ -34,7 +34,10 @@ export function listProblems(run: CapturedRun, turns: readonly CapturedTurn[]): 
   });
 }
 
-/** Lists the gaps in the sequence numbers before a turn. @param before the previous turn; undefined: there is none */
+/**
+ * Lists the gaps in the sequence numbers before a turn.
+ * @param before the previous turn; undefined: the turn is the first
+ */
 export function findGaps(
   run: CapturedRun,
   { seq }: CapturedTurn,

@@ -221,7 +221,7 @@ function placeChildren(
 
 const TELLING_CHARACTERS = 60;
 
-/** The name of the tool that the turn called with the first words of the sub-agent's task; null: there is none. */
+/** The name of the tool that the turn called with the first words of the sub-agent's task; null: no such tool. */
 function findStartingCall(turn: CapturedTurn, task: string | null): string | null {
   const words = plain(task ?? '').slice(0, TELLING_CHARACTERS);
   if (words === '') return null;

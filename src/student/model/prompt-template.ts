@@ -21,7 +21,7 @@ export interface PromptSpan {
   longest: number;
   /**
    * Set at a place where golden prompts had the day of the request: the hash of that date in one of them. A live prompt
-   * must have the same date or the day of its own request there. Absent: the place has values of another kind.
+   * must have the same date there, or the day on which the live request arrives. Absent: the place has other values.
    */
   today?: number;
 }
