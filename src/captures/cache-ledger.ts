@@ -225,7 +225,7 @@ class LedgerPart {
   next_id: number;
   /** The latest UTC day on which an examined exchange ended; '9999' before the first exchange is examined. */
   last_ended_day = '9999';
-  /** Exchanges that are read but not examined yet; the next one is last. */
+  /** Exchanges that are read but not examined yet, in reverse order: the last one is examined next. */
   #batch: ListedExchange[] = [];
   readonly #cells = new Map<string, Cell>();
 

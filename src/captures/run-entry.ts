@@ -3,8 +3,8 @@
  * and makes the row that the list shows. Pure; capture reader, command line.
  *
  * A captured run and a reported run are the same run if they have the same id. They are also the same run if the id of
- * the reported run is the captured run's trace or, if the captured run has no parent, its session. Telemetry without run
- * ids uses such ids.
+ * the reported run is the captured run's trace or, if the captured run has no parent, its session. Telemetry that names
+ * no run is reported under the id of its trace or session.
  */
 import type { CapturedRunRow } from '../domain/captured-run.ts';
 import type { GoldenReason } from '../domain/golden.ts';

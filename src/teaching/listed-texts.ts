@@ -144,7 +144,7 @@ function listInner(
   return countRuns(found) < LISTED_RUNS ? [] : found;
 }
 
-/** A template that copies the elements' fields; null when no such template tells all elements. */
+/** Makes a template that copies fields of an element; null when none gives the texts about all elements. */
 function copyFields(items: readonly LooseText[]): TemplateNode | null {
   const runs = countRuns(items);
   for (const { text, context } of items.slice(0, PROPOSING)) {
