@@ -154,10 +154,7 @@ async function hostThread(task: ThreadTask<HostOptions>): Promise<void> {
   });
 }
 
-/**
- * Makes the function that logs each end and return of the capture process. While the service runs, only the log reports
- * such failures, because they must not affect traffic.
- */
+/** Makes the function that logs each unexpected end of the capture process, and each return after it. */
 function tellCaptureProcess(db: string, logger: Log): (told: CaptureProcessTold) => void {
   return ({ event, ...told }) => {
     if (event === 'back') logger.info({ db, pid: told.pid }, 'the capture process is back');

@@ -68,8 +68,9 @@ import { STOPPING } from './stop-notice.ts';
  */
 const SHARED_SEARCH_RUNS = 4;
 /**
- * Interval at which the process looks for interrupted work: traces whose processing into patterns was interrupted, and
- * unfinished deletions. Before that, a box that shares a database finds out whether it is on duty.
+ * Interval at which the process looks for interrupted work: traces whose processing into patterns was
+ * interrupted, and unfinished deletions. Each time, a box that shares a database first finds out whether it
+ * is on duty.
  */
 const RESUME_TRACES_MS = 30_000;
 
@@ -203,10 +204,10 @@ export class ApiServer {
   }
 
   /**
-   * Starts the work in the background: embeds texts that have no vector of the current model, loads the patterns,
-   * resumes interrupted traces and deletions, deletes expired data, watches for alerts, and lists old rows. One server
-   * thread does this for the process. Of boxes that share a database, only the one on duty resumes and deletes, and
-   * only boxes with GW_ORG watch for alerts.
+   * Starts the work in the background: embeds texts that have no vector of the current model, loads the
+   * patterns, resumes interrupted traces and deletions, deletes expired data, watches for alerts, and adds
+   * rows of earlier versions to the lists. One server thread does this for the process. Of boxes that share a
+   * database, only the one on duty resumes and deletes, and only boxes with GW_ORG watch for alerts.
    */
   tend(): void {
     this.#parts.findings.embedding.tendAll();
@@ -329,7 +330,10 @@ function readinessOf({ config, probes }: ApiServices, { stores, shared }: OpenPa
   };
 }
 
-/** Makes the last line of a failed start: why the embedder cannot be opened. */
+/**
+ * Makes the error of a failed start, whose text says why the embedder cannot be opened. A thrown value that
+ * is not an Error is returned as it is.
+ */
 function explainEmbedder(thrown: unknown, { model_dir, remote }: Config['embedding']): unknown {
   if (!(thrown instanceof Error)) return thrown;
   if (remote !== null || model_dir === null)
@@ -468,8 +472,8 @@ function canRead({ accounts, run_records }: TableStores): boolean {
 }
 
 /**
- * Opens the operators. The link in the terminal signs in with a secret of this service. Without such a secret, and with
- * an identity provider, there is no link.
+ * Makes the `Operators`. The sign-in link in the terminal is signed with this service's AUTH_JWT_SECRET. There is
+ * no link without this secret, or if an identity provider issues the tokens.
  */
 function openOperators({ auth, operators }: Config, { memberships }: Checks): Operators {
   const isOwnSecret = auth.jwks_url === null && auth.jwt_secret !== null;

@@ -10,7 +10,7 @@
  * processes.
  */
 const CONTENDED_TIMES = 1.25;
-/** The pause is then this many times as long as the piece took. */
+/** If the cores are busy, the pause is this many times as long as the piece took, at most REST_MAX_MS. */
 const REST_TIMES = 4;
 /** Shorter pieces are not judged: clocks of processor time are coarse. */
 const JUDGED_MS = 2;

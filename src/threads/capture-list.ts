@@ -1,8 +1,8 @@
 /**
- * The capture reader's list of captured runs, and figures of the newest exchanges. Both are updated
- * as exchanges are captured, and saved beside the captures (`storage/capture/run-index.ts`), so
- * that the next reader process continues where this one ended. While many exchanges are still to be
- * read, it answers with only the newest runs and says so. Capture reader.
+ * The capture reader's list of captured runs, and figures of the newest exchanges. Both are updated as
+ * exchanges are captured, and saved beside the captures (`storage/capture/run-index.ts`), so that the next
+ * reader process continues where this one ended. While many exchanges are still to be read, the list contains
+ * only the newest runs, and answers say so. Capture reader.
  */
 
 import { CacheLedger } from '../captures/cache-ledger.ts';
@@ -48,8 +48,7 @@ const CAPTURE_LIST = {
   exchanges_unsaved: 32_768,
   runs_unsaved: 500,
   /**
-   * First words and verdicts are read before a question needs them: for this time, with pauses in
-   * between.
+   * Background work reads first words, verdicts and figures for this long, and then pauses for `pause_ms`.
    */
   reading_ms: 5,
   /**
@@ -74,7 +73,10 @@ interface IndexState extends KeptState {
 /** Only the newest runs. */
 interface NewestRuns {
   runs: CapturedRuns;
-  /** A run whose first known exchange is earlier than this one may have begun before the exchanges that were read. */
+  /**
+   * Id of an exchange. Answers leave out a run whose first exchange in `runs` is earlier, because the run may
+   * have begun before the exchanges that were read. 0: no run is left out.
+   */
   not_before: number;
 }
 
@@ -166,7 +168,8 @@ export class CaptureList {
 
   /**
    * Checks for new captures.
-   * @returns false if earlier answers no longer hold: other captures have replaced these, or exchanges were erased
+   * @returns false if earlier answers no longer hold, because other captures have replaced the known ones, or
+   * exchanges were erased
    */
   look(): boolean {
     this.#lastId = this.#files.refresh();
@@ -235,7 +238,7 @@ export class CaptureList {
     });
   }
 
-  /** Sums what turns of a period lost by missing the cache. */
+  /** Sums what turns of a period lost because they missed the provider's prompt cache. */
   sumCache(question: CacheQuestion, hasTime: HasTime): CachePeriod {
     return this.#guard(() =>
       this.#cache.sum(question, this.#cache.follow(this.#files, this.#range, question.from_day, hasTime)),
@@ -258,8 +261,8 @@ export class CaptureList {
   }
 
   /**
-   * The id of the captured run: the given id, or the id of the captured run that belongs to the
-   * reported run with this id.
+   * Returns the id of the captured run that belongs to the reported run with this id. Returns the given id if
+   * a captured run has it, or if no captured run belongs to it.
    */
   capturedIdOf(runId: string): string {
     if (this.has(runId)) return runId;
@@ -428,7 +431,10 @@ export class CaptureList {
     this.#follow(this.#runs, last_id);
   }
 
-  /** Updates the runs in the list that changed because a turn was stored late. */
+  /**
+   * Updates the runs in the list that changed because a turn was stored late. If the changes since `after`
+   * are no longer known, removes the index, so that everything is read again.
+   */
   #follow(runs: CapturedRuns, after: number): void {
     const { moves, forgotten_to } = this.#files.movesAfter(after);
     if (after > 0 && forgotten_to > after) this.#dropIndex();

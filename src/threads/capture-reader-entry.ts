@@ -1,10 +1,10 @@
 /**
- * Entry of the capture reader, a separate process that reads the capture database for the API. LMDB
- * maps the database and trusts its pages, so a damaged page can crash the process that reads it. In
- * a separate process, such a crash fails one answer, and affects neither the service nor capture.
- * Started and watched by `CaptureReaderProcess`. Composition root of this process. It answers one
- * question at a time, and runs until its channel closes. It ignores signals that are sent to a
- * whole process group, because the parent handles them.
+ * Entry of the capture reader, a separate process that reads the capture database for the API. LMDB maps the
+ * database and trusts its pages, so a damaged page can crash the process that reads it. In a separate
+ * process, such a crash fails only questions about captures: those that wait, and those of the next moments.
+ * It affects neither the traffic nor capture. Started and watched by `CaptureReaderProcess`. Composition root
+ * of this process. It answers one question at a time, and runs until its channel closes. It ignores signals
+ * that are sent to a whole process group, because the parent handles them.
  */
 import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises';
 import { showExchange, tellBeingIndexed } from '../captures/being-indexed.ts';
@@ -41,8 +41,8 @@ import { QuietWatch } from './quiet-watch.ts';
 /** Longest time that one list spends on reading bodies. First words and verdicts that are not read by then are null. */
 const CAPTURE_LIST_READING_MS = 15;
 /**
- * Longest time for a filtered page that has no result yet. It is longer, because each empty page
- * costs a request.
+ * Longest time for a filtered page that has no result yet. It is longer than for other pages, because after
+ * an empty page the client must send another request.
  */
 const CAPTURE_EMPTY_PAGE_MS = 120;
 /** How long a page of an export reads bodies. Other questions wait meanwhile. */
@@ -53,9 +53,12 @@ const CAPTURE_RUN_READING_MS = 250;
 const CAPTURE_SEARCH_READING_MS = 60;
 /** Longest time for comparing the prompts of one run; the answer says if there were more turns. */
 const CAPTURE_CACHE_READING_MS = 3_000;
-/** Longest time for examining turns for the sum over a period; the answer says if there are more. */
+/**
+ * Longest time for examining turns for the sum of cache losses over a period; the answer says if there are
+ * more turns.
+ */
 const CAPTURE_CACHE_SUM_MS = 300;
-/** Longest time for this sum if the rest is examined between questions. */
+/** Longest time for the sum of cache losses if background work examines the remaining turns. */
 const CAPTURE_CACHE_SUM_AHEAD_MS = 30;
 /** Longest time for reading bodies for the sum over a window; runs that are not read by then do not count. */
 const CAPTURE_WINDOW_READING_MS = 200;
@@ -92,7 +95,7 @@ const LISTS: ReadonlySet<CaptureQuestion['name']> = new Set([
 
 const MISSING: CaptureAnswer = { type: 'missing' };
 
-/** A conversation up to the end of the last page. */
+/** The rest of a conversation, after the last page that was sent. */
 interface KeptConversation {
   run_id: string;
   /** Id of the last exchange on the last page. */
@@ -207,8 +210,8 @@ class CaptureLibrary {
   }
 
   /**
-   * Finds out which exchanges are new, so that background work reads them. @returns false if only
-   * questions may do so
+   * Finds out which exchanges are new, so that background work reads them.
+   * @returns false for captures gathered from a bucket: only questions look for new ones of these
    * @throws CaptureFileError
    */
   follow(): boolean {
@@ -217,7 +220,7 @@ class CaptureLibrary {
     return true;
   }
 
-  /** Runs with a differing echo that this process found. */
+  /** Number of runs in which this process found a request that repeats the previous answer differently. */
   get differing_runs(): number {
     return this.#list.differing_runs;
   }
@@ -298,8 +301,8 @@ class CaptureLibrary {
   }
 
   /**
-   * Explains a decision with the student version that made it, or with the serving version if the
-   * former no longer exists.
+   * Explains a decision with the student version that made it. If that version cannot be loaded any more,
+   * explains the decision with the version that serves now.
    */
   async #explain(id: number): Promise<CaptureAnswer> {
     const recorded = this.#files.exchange(id)?.relegation;
@@ -359,14 +362,15 @@ class CaptureLibrary {
   }
 
   /**
-   * The newest exchanges of a run that the index lacks, as far as their requests name it, in the order of their end.
+   * Lists exchanges of the run that are stored but not in the index yet: those among the newest exchanges
+   * whose requests name the run, in the order in which they ended.
    */
   #listBeingIndexed(runId: string) {
     const newest = this.#files.newestUnlisted().filter(({ run_id }) => run_id === runId);
     return newest.reverse().map((row) => showExchange(row, () => true));
   }
 
-  /** The child runs that still exist. */
+  /** Describes the child runs that still exist. */
   #tellChildren(names: CapturedRunRow['child_runs'], hasTime: HasTime) {
     const now_ms = systemClock.wallMs();
     return names.flatMap(({ run_id }) => {
@@ -383,7 +387,7 @@ class CaptureLibrary {
     return this.#tellCounts({ ...report, rows });
   }
 
-  /** Adds to counts of traffic how many stored exchanges they lack. */
+  /** Adds to counts of traffic the number of stored exchanges that are not counted yet. */
   #tellCounts(counts: object): CaptureAnswer {
     return toJson({ ...counts, not_indexed: this.#files.unlisted });
   }
@@ -395,7 +399,10 @@ class CaptureLibrary {
     return toJson(readRunCache(this.#files, place, this.#prices, startTime(CAPTURE_CACHE_READING_MS)));
   }
 
-  /** Spans of a part of the run. A call whose result is in the next part has no span. */
+  /**
+   * Writes the spans of the next SPAN_PAGE_TURNS turns of the run. A tool call whose result is in a later
+   * part has no span.
+   */
   #writeSpans({ run_id, after }: Question<'run_spans'>): CaptureAnswer {
     const range = this.#list.listOf(run_id).rangeOf(run_id);
     if (range === undefined) return toJson({ otlp: null, next: null });
@@ -480,7 +487,7 @@ function toJson(value: object | undefined): CaptureAnswer {
 }
 
 let library: CaptureLibrary | null = null;
-/** Resolves after the last item of the queue: a question, or a piece of work between questions. */
+/** Resolves when all questions received so far are answered. */
 let tail: Promise<void> = Promise.resolve();
 let waiting = 0;
 let isWorking = false;
@@ -526,7 +533,10 @@ function take(message: ToCaptureReader): void {
   void tail.then(work);
 }
 
-/** Finds new exchanges while further questions are likely. @returns false if they are not */
+/**
+ * Finds new exchanges while further questions are likely.
+ * @returns false if no further questions are likely, or if only questions look for new exchanges
+ */
 function followsOn(): boolean {
   return performance.now() - askedAt < FOLLOW_MS && library!.follow();
 }

@@ -45,5 +45,5 @@ export type ToCaptureReader =
 
 export type FromCaptureReader =
   | { type: 'answer'; id: number; answer: CaptureAnswer }
-  /** Number of further runs with a differing echo. */
+  /** Number of further runs in which a request repeats the previous answer differently. */
   | { type: 'differing'; runs: number };

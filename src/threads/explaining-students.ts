@@ -29,8 +29,8 @@ export class ExplainingStudents {
   }
 
   /**
-   * Loads a student, unless it is the one in memory.
-   * @param version to load; null, or a version that cannot be loaded: the serving version
+   * Returns the student of a version, and loads it unless it is in memory.
+   * @param version the version to explain with; null, or a version that cannot be loaded: the serving version
    */
   async find(version: number | null): Promise<FoundStudent> {
     if (this.#directory === null) return { student: null, problem: '' };

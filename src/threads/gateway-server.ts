@@ -115,23 +115,26 @@ export class GatewayServer {
     this.port = parts.server.port;
   }
 
-  /** null: nothing is captured. */
+  /** Returns this thread's counts of captured exchanges; null: nothing is captured. */
   captureCounters(): CaptureCounters | null {
     return this.#queue?.counters() ?? null;
   }
 
-  /** null: relegation is off. */
+  /** Returns this thread's counts of relegated steps; null: relegation is off. */
   relegationCounters(): RelegationCounters | null {
     return this.#relegation?.ledger.counters() ?? null;
   }
 
-  /** Attaches the port of a new student. */
+  /** Attaches the port of a new student. Without relegation, closes the port. */
   attachStudent(port: MessagePort, facts: StudentFacts): void {
     if (this.#relegation === null) port.close();
     else this.#relegation.link.attach(port, facts);
   }
 
-  /** Records that there is no student now. @param isExpected whether one is being loaded */
+  /**
+   * Records that there is no student now.
+   * @param isExpected whether a student is being loaded
+   */
   withdrawStudent(isExpected: boolean): void {
     this.#relegation?.link.withdraw(isExpected);
   }
@@ -174,10 +177,10 @@ export class GatewayServer {
   }
 
   /**
-   * Closes the gateway after the drain, and passes captured exchanges to the writer. Exchanges that the writer does not
-   * take in time are dropped, and the log says how many.
-   * @param begunAt when the drain began, by `performance.now()`; the writer gets the rest of the
-   * time for the stop
+   * Closes the gateway after the drain, and passes captured exchanges to the writer. Exchanges that the
+   * writer does not take in time are dropped, and the log says how many.
+   * @param begunAt when the drain began, by `performance.now()`. The writer gets the rest of
+   * DRAIN_DEADLINE_MS, and at least CAPTURE_STOP_MS
    */
   async close(begunAt: number): Promise<void> {
     this.#relegation?.link.close();
@@ -222,7 +225,7 @@ function listen(config: Config, gateway: Gateway, log: ApiLog): Promise<HttpServ
   });
 }
 
-/** A listener on loopback, at any free port, without TLS. */
+/** Makes the options of a listener on loopback, at any free port, without TLS. */
 function describeListener(config: Config, onStream: ServerOptions['onStream']): ServerOptions {
   return {
     host: '127.0.0.1',

@@ -11,7 +11,7 @@ import { CertificateError, type CertificateFiles } from '../std/certificate-file
 /** The minimum rate of an upload is an average over this time. */
 const UPLOAD_PACE_WINDOW_MS = 60_000;
 
-/** The rate that uploads must keep; {}: there is no minimum. */
+/** Returns the minimum rate of uploads as an option of a listener; {}: there is no minimum. */
 export function paceOf({ connections }: Config): Pick<ServerOptions, 'pace'> {
   const bytes_per_sec = connections.min_upload_bytes_per_sec;
   return bytes_per_sec === 0 ? {} : { pace: { bytes_per_sec, window_ms: UPLOAD_PACE_WINDOW_MS } };
@@ -27,9 +27,9 @@ interface ListenerLog {
 const told = new Map<string, { text: string; by: object }>();
 
 /**
- * The certificate of a listener, if it has one. Renewals and failed renewals are logged. All
- * listeners of the process use the same files, so the main thread's first listener logs for all. A
- * different failure on another thread is logged, too.
+ * Returns the certificate files of a listener as an option; {}: no certificate. Renewals and failed renewals
+ * are logged. Several listeners may use the same files, so only one listener of the main thread logs a change
+ * of the files or an error in them. Any other failure is logged by the thread on which it happens.
  */
 export function tlsOf(tls: CertificateFiles | null, log: ListenerLog): Pick<ServerOptions, 'tls'> {
   if (tls === null) return {};
@@ -53,7 +53,7 @@ export function tlsOf(tls: CertificateFiles | null, log: ListenerLog): Pick<Serv
   return { tls: { files: tls, onChange } };
 }
 
-/** An address as a URL without a trailing slash. */
+/** Writes an address as a URL without a trailing slash. */
 export function urlOf({ host, port }: { host: string; port: number }, tls: CertificateFiles | null): string {
   return `${tls === null ? 'http' : 'https'}://${host.includes(':') ? `[${host}]` : host}:${port}`;
 }

@@ -1,6 +1,6 @@
 /**
- * Claims DATA_DIR and the capture database, which only one process at a time may write. It claims
- * them before any of their files is opened, and releases them when the writing threads have ended.
+ * Claims DATA_DIR and the capture database, which only one process at a time may write. The process makes
+ * these claims before it opens any of their files, and releases them when the writing threads have ended.
  * Main thread.
  */
 import { existsSync } from 'node:fs';
@@ -101,8 +101,8 @@ function refuseOtherKind(isShared: boolean, dataDir: string, { main, runs }: Dat
 }
 
 /**
- * Removes content that was deleted since the last compaction from the databases, before they are opened. A database
- * that is too large, or cannot be compacted, keeps the content; the log says so.
+ * Compacts databases before they are opened, if content was deleted from them since the last compaction. A
+ * database that is too large, or cannot be compacted, still contains the deleted content; the log says so.
  */
 async function compactDeleted(files: readonly string[], log: Log): Promise<void> {
   const { done, put_off } = await compactMarked(files, COMPACTED_AT_START_BYTES);

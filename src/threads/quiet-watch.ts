@@ -102,8 +102,8 @@ export class QuietWatch {
 type Collect = (how: { type: 'major'; execution: 'sync'; flavor: 'last-resort' }) => void;
 
 /**
- * V8 shrinks the young generation as well only if it collects as a last resort. A new context has
- * `gc` while the flag is set.
+ * Collects all garbage of this thread. V8 shrinks the young generation, too, only if it collects as a last
+ * resort. A new context contains the function `gc` only if it is made while the flag is set.
  */
 function collectGarbage(): void {
   setFlagsFromString('--expose-gc');

@@ -7,7 +7,7 @@ export interface SealTask {
   job: SealJob;
   /** For {@link SealEvent}. */
   port: MessagePort;
-  /** One number; not 0: the work ends at the next look. Shared. */
+  /** One number in shared memory. When it is not 0, the thread stops at its next check. */
   stopping: Int32Array;
 }
 

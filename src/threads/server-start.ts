@@ -49,8 +49,8 @@ class Roster {
 }
 
 /**
- * The proxy. It starts after the servers. It also stops after them, because the last bytes of their answers pass
- * through it.
+ * The proxy. It starts after the servers. It also stops after the servers, because the last bytes of their
+ * answers pass through it.
  */
 class LateProxy {
   readonly counts = new TunnelCounts();
@@ -146,7 +146,7 @@ export async function startServers(
 
 /** The objects that all server threads of this process share. */
 interface Shared extends Capture {
-  /** The configuration, with the ports on which all of them listen. */
+  /** The configuration, with the ports on which all server threads listen. */
   config: Config;
   roster: Roster;
   proxy: LateProxy;

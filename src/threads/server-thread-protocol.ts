@@ -58,7 +58,10 @@ export interface ServerThreadControl extends Omit<ThreadCapture, 'settle'> {
   openRoute(route: ProxiedRoute): Promise<number>;
   /** Attaches a port to the student. */
   attachStudent(port: MessagePort, facts: StudentFacts): void;
-  /** Records that there is no student now. @param isExpected whether one is being loaded */
+  /**
+   * Records that there is no student now.
+   * @param isExpected whether a student is being loaded
+   */
   withdrawStudent(isExpected: boolean): void;
   /** Waits for the requests in progress, and accepts no more. The actors continue. */
   drain(): Promise<void>;

@@ -81,19 +81,23 @@ export class ServerThread implements ThreadCapture {
   /**
    * Listens for decrypted requests of the proxy to one host.
    * @returns the port, on loopback
+   * @throws Error if this thread has no gateway
    */
   async openRoute(route: ProxiedRoute): Promise<number> {
     if (this.#gateway === null) throw new Error('there is no gateway here');
     return this.#gateway.openRoute(route);
   }
 
-  /** Attaches the port of a new student. */
+  /** Attaches the port of a new student. Without a gateway, closes the port. */
   attachStudent(port: MessagePort, facts: StudentFacts): void {
     if (this.#gateway === null) port.close();
     else this.#gateway.attachStudent(port, facts);
   }
 
-  /** Records that there is no student now. @param isExpected whether one is being loaded */
+  /**
+   * Records that there is no student now.
+   * @param isExpected whether a student is being loaded
+   */
   withdrawStudent(isExpected: boolean): void {
     this.#gateway?.withdrawStudent(isExpected);
   }

@@ -57,8 +57,8 @@ function findPatterns(rows: readonly ChangedRow[]): ChangedPattern[] {
 }
 
 /**
- * Finds the codebases whose findings changed. A new vector of a finding changes only the finding's
- * row.
+ * Finds the codebases whose findings changed: a row of the codebase or of one of its findings changed. A new
+ * vector of a finding changes only the finding's row.
  */
 function findCodebases(rows: readonly ChangedRow[]): Codebase[] {
   const tables = new Set([FINDINGS_CODEBASES, FINDINGS_INDEXED].map(databaseOf));

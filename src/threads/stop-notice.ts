@@ -1,6 +1,6 @@
 /**
- * The notice period after a stop signal, in which load balancers find out that the service stops.
- * It still answers every request, but `/ready` and `/__gw/ready` answer 503. Main thread.
+ * The notice period after a stop signal, in which load balancers find out that the service stops. In this
+ * time the service still answers every request, but `/ready` and `/__gw/ready` answer 503. Main thread.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 

@@ -35,8 +35,9 @@ import type { StudentControl, StudentTask } from './student-thread-protocol.ts';
 
 /** How often the student's directory is checked for a new version. */
 const STUDENT_LOOK_MS = 3_000;
-/** How long the thread may take to load its directory, and to answer a ping. */
+/** How long the thread may take to load its directory. */
 const STUDENT_LOAD_MS = 120_000;
+/** Interval of the pings. The thread may take as long to answer a ping, to copy its state and to read its orders. */
 const STUDENT_PING_MS = 5_000;
 /**
  * How long a start of the service waits for the student before the servers listen. The upstream
@@ -53,8 +54,8 @@ const SEATS_MAX = 3;
 const STUDENT_RESTART_MS = { first: 200, last: 30_000 } as const;
 
 /**
- * Loads a directory like the student's thread, and discards the result.
- * @returns whether there is a student; false: the directory is empty, and a student may be added later
+ * Loads the student of a directory as the student's thread does, and discards it.
+ * @returns whether there is a student; false: none was published yet, and one may be added later
  * @throws StudentDirectoryError with one line if the student cannot be loaded
  */
 async function checkStudent(directory: string): Promise<boolean> {
@@ -90,7 +91,7 @@ export interface StudentSeeker {
   attach(port: MessagePort, facts: StudentFacts): void;
   /**
    * Ends the use of the port, because there is no student: the server sends no further steps to it.
-   * @param isExpected whether one is being loaded
+   * @param isExpected whether another student is being loaded
    */
   withdraw(isExpected: boolean): void;
 }
@@ -113,7 +114,10 @@ interface Seat {
   control: Comlink.Remote<StudentControl>;
   /** Why the thread exited; never rejects. */
   ended: Promise<string>;
-  /** Ends the thread, whatever it is doing. A thread that is loading finishes that first. */
+  /**
+   * Ends the thread, even if it hangs. A thread that is loading its modules gets up to 15 s to finish that
+   * first.
+   */
   abort: () => Promise<void>;
   facts: StudentFacts | null;
   /** Number of consecutive pings without an answer. */
@@ -175,7 +179,10 @@ export class StudentThread implements RelegationState {
     return withDeadline(asked, STUDENT_WATCH_MS).catch(() => null);
   }
 
-  /** Reads the ledger's file, for the time without a student; null if there is no path, or the file cannot be read. */
+  /**
+   * Reads the ledger's file, for the time without a student. Without a file, the report is empty; null if
+   * there is no path, or the file cannot be read.
+   */
   async readKeptLedger(): Promise<LedgerReport | null> {
     const { ledger_path } = this.#options;
     if (ledger_path === null) return null;
@@ -411,7 +418,10 @@ export class StudentThread implements RelegationState {
     this.#options.log.info({ directory: this.#options.directory }, words);
   }
 
-  /** Tells the servers that there is no student now. @param isExpected whether one is being loaded */
+  /**
+   * Informs the servers that there is no student now.
+   * @param isExpected whether a student is being loaded
+   */
   #tellSeekers(isExpected: boolean): void {
     this.#isAbsent = !isExpected;
     for (const seeker of this.#seekers) seeker.withdraw(isExpected);
