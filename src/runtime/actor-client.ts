@@ -319,7 +319,7 @@ export class ActorClient implements Asker {
     for (const listener of [...this.#downListeners]) listener(host);
   }
 
-  /** One timer for all deadlines, set for the earliest one. */
+  /** Sets the one timer for all deadlines to the earliest deadline. */
   #scheduleSweep(atMs: number): void {
     this.#cancelSweep?.();
     this.#sweepAtMs = atMs;

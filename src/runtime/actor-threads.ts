@@ -1,9 +1,9 @@
 /**
- * Manages the actor threads: starts them, links clients and threads with each other, drains and stops them. Restarts a
- * thread that died or hangs after a delay, unless the thread has failed too often. Main thread.
+ * Manages the actor threads: starts them, links clients and threads with each other, drains and stops them.
+ * After a delay, restarts a thread that died or hangs, unless the thread has failed too often. Main thread.
  *
- * A thread is restarted only after its worker has exited. Until then its native code may still be writing, because LMDB
- * commits on other threads.
+ * A thread is restarted only after its worker has exited. Until then its native code may still be writing,
+ * because LMDB commits on other threads.
  */
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import * as Comlink from 'comlink';
@@ -50,7 +50,9 @@ export interface ActorThreadsOptions {
   onThreadDown?: (index: number, reason: string, restartInMs: number | null) => void;
 }
 
-/** Receives link ends to actor threads: for a client on the main thread, or one behind a port in a worker. */
+/**
+ * Receives the ends of links to hosts, for a client on the main thread or for one behind a port in a worker.
+ */
 type ClientDoor = (index: number, end: LinkEnd) => void;
 
 /** A host on a server thread, on this thread or behind a port. */
@@ -308,7 +310,7 @@ export class ActorThreads {
       });
     const life: Life = { control, thread: own, exited, isUp: false };
     thread.life = life;
-    // Set up first, so that the thread is known to be up when the first client is linked.
+    // This ping is the first message to the thread, so `isUp` is set before the first client is linked.
     const up = whileAlive(life, (started) => started.ping()).then((index) => {
       life.isUp = index !== null;
     });
@@ -328,7 +330,7 @@ export class ActorThreads {
     if (this.#stopped !== null) return;
     const policy = this.#options.restart ?? DEFAULT_HOST_RESTART;
     const delayMs = recordFailure(policy, thread.history, loopScheduler.monotonicMs());
-    // Callers that wait for the threads get the error of `openClient`.
+    // If callers wait in `openClient`, they get the reason as an error, and `onThreadDown` is not called.
     if (!wasUp && this.#opening.size > 0) this.#failOpening(reason);
     else this.#options.onThreadDown?.(thread.index, reason, delayMs);
     if (delayMs === null) return;

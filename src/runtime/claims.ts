@@ -80,7 +80,10 @@ export class Claims {
     Atomics.sub(this.#words, slot, ONE_MESSAGE);
   }
 
-  /** Releases the slot, unless messages are in transit. Only on the owner's thread. @returns whether it was released */
+  /**
+   * Releases the slot, unless messages are in transit. Call it only on the owner's thread.
+   * @returns whether it was released
+   */
   release(slot: number, owner: number): boolean {
     return Atomics.compareExchange(this.#words, slot, owner + 1, 0) === owner + 1;
   }

@@ -37,7 +37,7 @@ export class ComputePool {
   readonly #pool: Piscina;
   readonly #deadlineMs: number;
   readonly #ports = new Set<MessagePort>();
-  /** Running calls: their abort controllers, and their answers. */
+  /** Calls that run or wait: their abort controllers, and their answers. */
   readonly #calls = new Map<AbortController, Promise<unknown>>();
   readonly #forgetExit = beforeExit(() => this.close());
   #isClosed = false;
@@ -63,7 +63,7 @@ export class ComputePool {
 
   /**
    * Runs a task on a pool thread.
-   * @throws the task's error; or that the queue is full, the thread died, or the call took too long
+   * @throws the task's error; an Error if the queue is full, the thread died, or the call took too long
    */
   readonly run: ComputeTask = async (task, input) => {
     if (task === CHANNEL_TASK) return this.#openLine();

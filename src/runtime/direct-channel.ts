@@ -59,7 +59,8 @@ export class DirectChannel {
 
   /**
    * Runs a task on the channel's thread.
-   * @throws the task's error; or that the thread died, the call took too long, or too many calls are running
+   * @throws an Error with the text of the task's error; an Error if the thread died, the call took too long,
+   * or too many calls are running
    */
   readonly run: ComputeTask = async (task, input) => {
     const port = await this.#open();

@@ -58,8 +58,8 @@ export interface HostParts extends EffectPerformers {
 /** Maximum number of messages that one actor handles before the next ready actor has its turn. */
 const FAIR_SHARE = 16;
 /**
- * After about this many messages, the host lets the event loop tick. Chains of tells between actors of this host can
- * reach this number, and messages that have waited for a commit or a load.
+ * After about this many messages, the host lets the event loop tick. This number can be reached by chains of
+ * tells between actors of this host, and by messages that have waited for a commit or a load.
  */
 const RUN_BUDGET = 4096;
 

@@ -86,14 +86,14 @@ export class ActorKit {
     return this.#answers.get(token) ?? { type: 'none' };
   }
 
-  /** All effects since the last call, including answers and timers, in order. */
+  /** Returns all effects since the last call, including answers and timers, in order. */
   takeEffects(): Effect[] {
     const effects = this.#effects;
     this.#effects = [];
     return effects;
   }
 
-  /** The effects of one type since the last call; other effects are dropped. */
+  /** Returns the effects of one type since the last call; other effects are dropped. */
   takeEffectsOf<T extends Effect['type']>(type: T): EffectOf<T>[] {
     return this.takeEffects().filter((effect): effect is EffectOf<T> => effect.type === type);
   }
@@ -114,7 +114,7 @@ export class ActorKit {
     this.#moveTo(until);
   }
 
-  /** Pending timers: name → milliseconds until it fires. */
+  /** Returns the pending timers: name → milliseconds until the timer fires. */
   timers(): Record<string, number> {
     const left: Record<string, number> = {};
     for (const [id, timer] of this.#timers) left[id] = timer.at_ms - this.#monotonicMs;

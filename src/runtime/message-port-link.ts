@@ -340,7 +340,7 @@ export class MessagePortLink implements Link {
   }
 }
 
-/** The frame as an array, without its bodies. An array saves the field names. */
+/** Writes the frame as an array, without its bodies. Unlike an object, an array needs no field names. */
 function encodeHead(frame: Frame): unknown[] {
   const type = TYPE_NUMBER[frame.type];
   switch (frame.type) {

@@ -257,13 +257,16 @@ export type AnyBehaviour = Behaviour<any, any, any, any>;
 export interface Placement {
   /** Number of actor threads, ≥ 1. */
   hosts: number;
-  /** Kinds whose actors all run on one given actor thread (taken modulo `hosts`), unless `servers` has the kind. */
+  /**
+   * Kinds whose actors all run on one actor thread, with the number of that thread (taken modulo `hosts`).
+   * Not used for a kind of `servers`.
+   */
   pins: Readonly<Record<string, number>>;
   /** Hosts on server threads, numbered after the actor threads, and the kinds that run only there. */
   servers?: { hosts: number; kinds: readonly string[] };
   /**
-   * Kinds whose actors run on the host whose thread first sends them a message, among the hosts over which they would
-   * be spread.
+   * Kinds of which each actor runs on the host whose thread first sends it a message. Without this, the
+   * actors would be spread over the same hosts by their hashes.
    */
   moving?: ClaimTable;
 }
@@ -292,9 +295,9 @@ export function placeAddress(placement: Placement, to: ActorAddress): number {
 }
 
 /**
- * The hosts on which an address may run, and its hash: FNV-1a (www.isthe.com/chongo/tech/comp/fnv) over kind and key,
- * mixed once more, because FNV's low bits alone spread short keys badly. The hash is 0 if there is only one such host
- * and no kind moves.
+ * Returns the hosts on which an address may run, and its hash: FNV-1a (www.isthe.com/chongo/tech/comp/fnv)
+ * over kind and key, mixed once more, because FNV's low bits alone spread short keys badly. The hash is 0 if
+ * the address may run on only one host and no kind moves.
  */
 export function spreadAddress(
   { hosts, servers, moving }: Placement,

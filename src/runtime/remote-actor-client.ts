@@ -8,7 +8,7 @@ import { type LinkEnd, MessagePortLink } from './message-port-link.ts';
 import type { Placement } from './protocol.ts';
 import { loopScheduler } from './scheduler.ts';
 
-/** A link to one actor thread, in transit to a client. */
+/** A link to one host, in transit to a client. */
 export interface ClientOffer {
   index: number;
   end: LinkEnd;

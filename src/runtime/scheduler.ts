@@ -18,7 +18,7 @@ export const loopScheduler: Scheduler = {
   ...systemClock,
   soon: (task) => void setImmediate(task),
   later: (delayMs, task) => {
-    // Node would run a longer delay at once, because it shortens it to 1 ms. No delay here needs more than 24 days.
+    // Node would shorten a longer delay to 1 ms. The limit is 24 days, which no delay of the runtime reaches.
     const timer = setTimeout(task, Math.min(Math.max(0, delayMs), MAX_TIMER_MS)).unref();
     return () => clearTimeout(timer);
   },

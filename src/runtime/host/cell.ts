@@ -48,13 +48,17 @@ export interface Cell {
   // Its life (lifecycle.ts, passivation.ts).
   status: 'ready' | 'loading' | 'restarting' | 'gone';
   /**
-   * The phase of loading. `waits`: its last writes are not decided yet. `moved`: the same for an actor that has moved,
-   * which is then loaded only if there is a message. `runs`: the store is reading it. `stale`: the store is reading it,
-   * and must read it again, because it may have moved in the meantime.
+   * The phase of loading. `waits`: the commit of the actor's last writes has no outcome yet. `moved`: the
+   * actor has moved to another process; when its last writes have an outcome, it is loaded only if messages
+   * wait for it. `runs`: the store is reading it. `stale`: the store is reading it, and must read it again,
+   * because it may have moved in the meantime.
    */
   load: 'waits' | 'moved' | 'runs' | 'stale';
   state: unknown;
-  /** Counts restarts, so that an outcome for an earlier life is recognized. */
+  /**
+   * Increases when the actor fails, moves to another process or leaves memory, so that an outcome for an
+   * earlier life is recognized.
+   */
   life: number;
   history: RestartHistory;
   touched_at_ms: number;

@@ -65,7 +65,7 @@ export class HostJournal {
     }
   }
 
-  /** Effects with a higher ticket wait for a commit. */
+  /** Ticket of the last batch whose commit has ended. Effects with a higher ticket wait for a commit. */
   get decidedTicket(): number {
     return this.#decidedTicket;
   }

@@ -75,7 +75,10 @@ export class OutputGate {
     }
   }
 
-  /** Emits an effect with an outcome, which only the life that recorded it may receive. */
+  /**
+   * Emits an `io` or `compute` effect. Only the life of the actor that recorded the effect receives the
+   * outcome.
+   */
   emitIo(cell: Cell, effect: Extract<Effect, { type: 'io' | 'compute' }>): void {
     cell.io_in_flight++;
     this.#ioInFlight++;
@@ -96,8 +99,8 @@ export class OutputGate {
   }
 
   /**
-   * Withdraws all held outputs of the actor, because the events before them are not stored.
-   * @param code `actor_moved` if it is certain that the events are not stored
+   * Withdraws all held outputs of the actor, because the commit of the events before them failed.
+   * @param code `actor_moved`: the events are not stored; `storage_unavailable`: they may be stored
    */
   withdrawAll(cell: Cell, code: 'storage_unavailable' | 'actor_moved'): void {
     for (let item = cell.held.shift(); item !== undefined; item = cell.held.shift()) {
@@ -223,7 +226,10 @@ export class OutputGate {
   }
 }
 
-/** An adapter's or a task's error as data, with its code and retryability if it has them. */
+/**
+ * Makes data of an adapter's or a task's error. Without a code of its own, the error gets `io_failed`;
+ * without `retryable: true`, it is not retryable.
+ */
 function toRefusal(thrown: unknown): ErrorData {
   const { code, retryable } = (
     typeof thrown === 'object' && thrown !== null ? thrown : {}
