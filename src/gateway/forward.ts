@@ -66,9 +66,8 @@ type ExchangeCourse = Pick<
 >;
 
 /**
- * The exchange in the form that capture takes. All such objects have the same fields in the same
- * order, so V8 gives them one hidden class. An object spread would make each later field slow to
- * add.
+ * Describes the exchange in the form that capture takes. All such objects have the same fields in the same
+ * order, so V8 gives them one hidden class. An object spread would make each later field slow to add.
  */
 export function describeExchange(
   { note }: ForwardContext,
@@ -252,8 +251,8 @@ export class Forward implements AnswerHandler {
 
   /**
    * Copies a piece of the body for capture, and returns this copy to be forwarded if it is in one piece;
-   * otherwise returns another copy. This is a field, because the stream retains a closure that `start`
-   * would create: then a third of all objects survived each young-generation collection.
+   * otherwise returns another copy. This is a field and not a closure that `start` creates: the stream would
+   * retain such a closure, and a third of all objects then survived each young-generation collection.
    */
   readonly #lendPiece = (bytes: ArrayBuffer): Buffer => {
     this.#lent = this.#tee!.lend(new Uint8Array(bytes));
@@ -343,8 +342,8 @@ export class Forward implements AnswerHandler {
   }
 
   /**
-   * Copies the bytes that were passed on for capture. Call it after they were passed on and before
-   * their memory is reused.
+   * Gives capture a copy of the bytes that were passed on. Call it after they were passed on and before their
+   * memory is reused.
    */
   #keep(): void {
     const tee = this.#tee;
@@ -463,8 +462,8 @@ export class Forward implements AnswerHandler {
 }
 
 /**
- * The error 502 for a failed connection. Its text states the cause and the error code, but no
- * addresses.
+ * Makes the error 502 for a failed connection. Its text states the cause and, if there is one, the error
+ * code, but no addresses.
  */
 export function makeUpstreamFailure(code: string, cause: Error): CatalogueError {
   const why = describeEnd(findEndCause(code));
@@ -481,7 +480,10 @@ export function replyError(stream: HttpStream, error: CatalogueError, headerLine
   );
 }
 
-/** The error for the client. Its text contains no addresses. */
+/**
+ * Makes the error for the client: 400 for a request that cannot be sent (`BAD_REQUEST`), otherwise 502. Its
+ * text contains no addresses.
+ */
 function describeFailure(error: UpstreamError): CatalogueError {
   const { code } = error;
   if (code === 'BAD_REQUEST') {

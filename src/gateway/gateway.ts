@@ -106,8 +106,9 @@ export class Gateway {
   }
 
   /**
-   * The handler of a listener for traffic that the proxy has decrypted: every request goes to the host that the client
-   * named, whatever its path.
+   * Returns the handler of a listener for traffic that the proxy has decrypted. Whatever its path, a request
+   * goes to the host for which the client opened the tunnel. A request with another `Host`, and CONNECT, are
+   * refused.
    */
   handlerOf(route: ProxiedRoute): (stream: HttpStream) => void {
     return (stream) => {
@@ -141,8 +142,8 @@ export class Gateway {
   }
 
   /**
-   * Ends each tunnel once no more bytes pass through it. Otherwise tunnels stay open as long as
-   * client and upstream keep them open.
+   * Ends each tunnel once no bytes have passed through it for TUNNEL_IDLE_MS. Otherwise tunnels stay open as
+   * long as client and upstream keep them open.
    */
   endTunnels(): void {
     if (this.#tunnels.size === 0 || this.#ending !== null) return;
@@ -173,7 +174,10 @@ export class Gateway {
   }
 }
 
-/** RFC 9110 section 7.8: an Upgrade header counts only if Connection lists `upgrade`. */
+/**
+ * Whether a request asks for a WebSocket. An Upgrade header counts only if Connection lists `upgrade` (RFC
+ * 9110 section 7.8).
+ */
 function isWebSocketUpgrade(headers: readonly string[]): boolean {
   let isAsked = false;
   let isNominated = false;

@@ -128,7 +128,10 @@ export class RouteTable {
     };
   }
 
-  /** Returns the prefix of the route to which a path belongs that `resolve` has refused for its region. */
+  /**
+   * Finds the route of a path that `resolve` has refused because of its region, and returns the route's
+   * prefix.
+   */
   nameRegionPrefix(path: string): string {
     return this.#named.find(({ prefix }) => isUnder(path, prefix))?.prefix ?? '/bedrock';
   }

@@ -1,5 +1,5 @@
 /**
- * Logs dropped exchanges, for the causes that have an advice. The first drop of a cause is logged at once, later ones
+ * Logs dropped exchanges, for the causes in ADVICE. The first drop of a cause is logged at once, later ones
  * at most once a minute. Server threads.
  */
 import type { DropCause } from '../../domain/capture-cause.ts';

@@ -148,7 +148,7 @@ class BodyCopy {
     return true;
   }
 
-  /** The kept bytes in separate buffers. */
+  /** Copies the kept bytes into new buffers, one for each cell. */
   copyOut(): Buffer[] {
     const last = this.cells.length - 1;
     return this.cells.map((cell, i) => Buffer.from(i === last ? cell.subarray(0, this.#used) : cell));

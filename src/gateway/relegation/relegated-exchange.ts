@@ -258,7 +258,10 @@ export class RelegatedExchange implements StepWaiter {
     this.#forwarded?.noteDecision(this.#decision);
   }
 
-  /** Forwards the exchange. From here on it is handled like any other exchange. */
+  /**
+   * Forwards the exchange like any other. In shadow mode and in an audit, the answer is also collected for
+   * the comparison.
+   */
   #forward(): void {
     const stream = this.#stream;
     stream.received = this.#chunks;
@@ -309,7 +312,7 @@ export class RelegatedExchange implements StepWaiter {
     this.#reserved = 0;
   }
 
-  /** Hands an exchange that was not forwarded to capture. */
+  /** Gives capture an exchange that was not forwarded. */
   #record(aborted: boolean): void {
     const { tee, at, at_ms } = this.#begun;
     if (tee === null || this.#context.capture === null) return;

@@ -25,7 +25,7 @@ export interface RelegationCounters {
   shadow: { would_serve: number; compared: number; agreed: number; reading_differs: number };
 }
 
-/** All zeros. */
+/** Makes counters that are all 0. */
 export function emptyCounters(): RelegationCounters {
   return {
     served: 0,

@@ -48,11 +48,11 @@ export interface StepWaiter {
 export interface SentStep {
   /** Version of the student that received it. */
   readonly student_version: number;
-  /** Tells the student that the upstream serves the step, so the student's answer no longer counts. */
+  /** Reports to the student that the upstream serves the step, so the student's answer no longer counts. */
   abandon(): void;
-  /** Tells the student that neither the student nor the upstream serves the step. */
+  /** Reports to the student that neither the student nor the upstream serves the step. */
   cancel(): void;
-  /** Shadow mode and audits: hands over the upstream's answer. */
+  /** Shadow mode and audits: sends the upstream's answer to the student, which compares it with its own. */
   compare(status: number, headers: string[], body: Uint8Array<ArrayBuffer>): void;
 }
 
@@ -95,7 +95,9 @@ export class StudentLink {
     return this.#underWay >= STEPS_UNDER_WAY || this.#underWayBytes >= STEPS_UNDER_WAY_BYTES;
   }
 
-  /** Why a step cannot be sent now. `busy` means nothing while there is room. */
+  /**
+   * Why a step cannot be sent now. Read it only when that is the case: it is `busy` even while there is room.
+   */
   get hindrance(): 'no_student' | 'loading' | 'busy' {
     if (this.#connection !== null) return 'busy';
     return this.#isAbsent ? 'no_student' : 'loading';
@@ -144,7 +146,10 @@ export class StudentLink {
     };
   }
 
-  /** Tells the student that the upstream serves a step of the run about which the student was not asked. */
+  /**
+   * Reports to the student that the upstream serves a step of the run about which the student was not asked.
+   * Without a student, the next one gets the report, within UNTOLD_RUNS.
+   */
   noteTaken(runId: string): void {
     if (this.#connection !== null) this.#connection.post({ type: 'taken', run_id: runId });
     else if (this.#untold.size < UNTOLD_RUNS) this.#untold.add(runId);

@@ -286,8 +286,8 @@ export class TunnelCapture implements TunnelTap {
   }
 
   /**
-   * Stops reading messages, and marks the open exchanges as truncated. At least one is open then: one for frames is
-   * begun if needed.
+   * Stops reading messages, and marks the open exchanges as truncated. If no exchange of frames is open, it
+   * first begins one, so that the captures show the truncation.
    */
   #cut(): void {
     if (this.#isCut) return;

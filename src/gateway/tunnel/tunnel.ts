@@ -129,14 +129,17 @@ export class Tunnel {
     this.#stream.destroy();
   }
 
-  /** Nothing has reached the upstream, so nothing is captured. */
+  /** Refuses the handshake. Nothing has reached the upstream, so nothing is captured. */
   #refuse(): void {
     this.#tap?.cancel();
     this.#tap = null;
     replyError(this.#stream, new CatalogueError('malformed_request', 'The request cannot be forwarded'));
   }
 
-  /** Flat pairs of the client's handshake; null when another parser could read them differently. */
+  /**
+   * Makes the headers of the handshake for the upstream, as flat pairs; null when another parser could read
+   * the client's headers differently.
+   */
   #makeHeaders(): string[] | null {
     const { upstream, headers: added } = this.#destination;
     let { lines } = this.#filtered;
@@ -200,7 +203,10 @@ export class Tunnel {
     this.#tap?.fromUpstream(chunk);
   }
 
-  /** The upstream has closed: the client gets the bytes that have arrived, then the end. */
+  /**
+   * Closes the client's side after the upstream has closed, once the client has received the bytes that
+   * arrived.
+   */
   #endDown(): void {
     if (this.#isEnding) return;
     this.#isEnding = true;
@@ -238,8 +244,8 @@ export class Tunnel {
   }
 
   /**
-   * Ends the tunnel after the client's side has closed. The client's last bytes still go to an upstream that accepts
-   * them.
+   * Ends the tunnel after the client's side has closed. An upstream that accepted the handshake still gets
+   * the client's last bytes, for at most TUNNEL_LINGER_MS.
    */
   #finish(aborted: boolean): void {
     if (this.#isOver) return;

@@ -1,6 +1,6 @@
 /** Errors of an upstream or its answer. Any thread; pure. */
 
-/** A failed answer. The client sees its code, not its message. */
+/** A failed answer. The client sees its code. It sees its message only if the code is `BAD_REQUEST`. */
 export class UpstreamError extends Error {
   /**
    * The system's code, also used for failures that the gateway finds itself (`ETIMEDOUT`, `ECONNRESET`); '' without a

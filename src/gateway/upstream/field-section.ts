@@ -129,7 +129,8 @@ export class SectionReader {
 
 /**
  * Reads header lines, each with its line end.
- * @param end where the line end of the last line ends; the bytes must contain a CR there or before
+ * @param end position after the line end of the last line; the bytes must contain a CR at this position or
+ * before it
  * @throws UpstreamError for anything but header lines
  */
 export function parseFields(bytes: Buffer, start: number, end: number): Fields {

@@ -77,7 +77,7 @@ export class ResponseParser {
     return this.#place === 'until the end';
   }
 
-  /** An answer to a request with this method is due. */
+  /** Prepares for the answer to a request with this method. */
   begin(method: string): void {
     this.hasBegun = false;
     this.isComplete = false;
@@ -90,7 +90,7 @@ export class ResponseParser {
     this.#place = 'head';
   }
 
-  /** The answer is no longer wanted: the sink is not called again. */
+  /** Stops parsing, because the answer is no longer wanted. The sink is not called again. */
   stop(): void {
     this.#place = 'nothing';
     this.#chunks.stop();
@@ -132,8 +132,8 @@ export class ResponseParser {
   }
 
   /**
-   * The upstream has ended the connection in an orderly way.
-   * @returns whether the answer ends there
+   * Notes that the upstream has closed the connection in an orderly way.
+   * @returns whether this completes an answer
    */
   finish(): boolean {
     if (this.#place !== 'until the end') return false;

@@ -213,7 +213,7 @@ export class UpstreamConnection implements ResponseSink {
     if (handler === this.#handler) this.#resume();
   }
 
-  /** The answer is no longer wanted: the connection ends, and the handler is not called again. */
+  /** Ends the connection, because the answer is no longer wanted. The handler is not called again. */
   abort(handler: AnswerHandler): void {
     if (handler !== this.#handler) return;
     this.#handler = null;
@@ -373,7 +373,7 @@ export class UpstreamConnection implements ResponseSink {
     socket.uncork();
   }
 
-  /** The system has reported the failure, and will not report it to the stream. */
+  /** Handles the failure of a direct write, which the system does not report to the stream. */
   #onSendFailed(socket: Socket, code: string): void {
     const error = Object.assign(new Error(`write ${code}`), { code });
     if (CONNECTION_DEATHS.has(code)) this.#onUploadLost(describeSocketError(error));
@@ -532,7 +532,10 @@ const CONNECTION_DEATHS = new Set(['ECONNRESET', 'EPIPE', 'ECONNABORTED']);
  */
 const TELLS_END_BEFORE_RESET = process.platform === 'linux';
 
-/** Several addresses may have been tried; the code of the first one is reported. */
+/**
+ * Makes an UpstreamError of a socket's error. An AggregateError without a code, for several tried addresses,
+ * gets the code of the first address.
+ */
 function describeSocketError(error: NodeJS.ErrnoException): UpstreamError {
   const first = error instanceof AggregateError ? (error.errors[0] as NodeJS.ErrnoException) : error;
   return new UpstreamError(error.code ?? first.code ?? '', error.message, { cause: error });

@@ -58,7 +58,10 @@ export class UpstreamPools {
     return upstream;
   }
 
-  /** Ends every connection, busy ones too. Only the connections of pools that were given up before are left. */
+  /**
+   * Ends every connection, busy ones too, except those of pools that were given up earlier. These end with
+   * their exchanges.
+   */
   close(): void {
     for (const upstream of this.#upstreams.values()) upstream.pool.destroy();
     this.#upstreams.clear();
