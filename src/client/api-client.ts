@@ -269,8 +269,8 @@ function mayRepeat(thrown: unknown, isRepeatable: boolean): boolean {
 }
 
 /**
- * The wait before the next attempt: doubles each time, with jitter, and is never shorter than the
- * service's `Retry-After`.
+ * Computes the wait before the next attempt, in milliseconds. It doubles with each attempt up to
+ * BACK_OFF_MAX_MS, with jitter, and is never shorter than the service's `Retry-After`.
  */
 export function backOffMs(attempt: number, thrown: UnderstudyError): number {
   const own = Math.min(BACK_OFF_MS * 2 ** (attempt - 1), BACK_OFF_MAX_MS) * (0.5 + Math.random() / 2);

@@ -15,7 +15,7 @@ export function warn(message: string, code: string): void {
   process.emitWarning(message, { type: 'UnderstudyWarning', code });
 }
 
-/** An empty variable counts as not set. */
+/** Reads the variables. An empty variable counts as not set. */
 export function readEnvironment(): ClientEnvironment {
   const { SVC_API_KEY, SVC_BASE_URL } = process.env;
   return { apiKey: SVC_API_KEY || undefined, baseUrl: SVC_BASE_URL || undefined };

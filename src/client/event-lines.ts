@@ -62,7 +62,10 @@ export class EventLines {
     }
   }
 
-  /** The complete characters, without a byte order mark and without the second half of a line end. */
+  /**
+   * Decodes the complete characters of the bytes. Removes a byte order mark, and a `\n` that belongs to the
+   * `\r` at the end of the last chunk.
+   */
   #decode(bytes: Uint8Array): string {
     let text = this.#decoder.decode(bytes, { stream: true });
     if (text === '') return text;

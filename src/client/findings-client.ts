@@ -218,7 +218,7 @@ function readMetadata(metadata: unknown): Record<string, unknown> {
 }
 
 /**
- * The first code points of a text, without lone surrogates, which the service refuses.
+ * Returns the first code points of a text. Replaces lone surrogates, which the service refuses.
  * @throws TypeError for anything but a text: an object would be stored as `[object Object]`
  */
 function cut(name: string, text: unknown, characters: number): string {

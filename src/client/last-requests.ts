@@ -49,6 +49,8 @@ Promise.allSettled(requests.flatMap(sendAll)).then(() => {
 `;
 
 /**
+ * Sends the requests in a worker, and blocks this thread until they are sent, or until the longest of the
+ * time limits has passed. Requests that fail are lost.
  * @throws if the platform has no worker threads, or refuses to start one
  */
 export function sendBlocking(requests: readonly LastRequests[]): void {

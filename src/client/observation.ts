@@ -3,8 +3,9 @@
  */
 
 /**
- * The text of content parts in the formats of providers and frameworks. Texts are unchanged. Another part, such as an
- * image or a file, is represented by its type.
+ * Returns the text of content parts in the formats of providers and frameworks. Texts are unchanged and
+ * joined by line ends. Another part, such as an image or a file, becomes its type in brackets; '' for
+ * anything but a text or a list.
  */
 export function textOfParts(content: unknown): string {
   if (typeof content === 'string') return content;
@@ -20,7 +21,10 @@ function textOfPart(part: unknown): string {
   return typeof type === 'string' ? `[${type}]` : '';
 }
 
-/** `TypeError: it is not a number`. */
+/**
+ * Writes a thrown value as text: an Error as `TypeError: it is not a number`, a text unchanged, and another
+ * value as JSON.
+ */
 export function textOfError(thrown: unknown): string {
   if (thrown instanceof Error) return `${thrown.name}: ${thrown.message}`;
   return typeof thrown === 'string' ? thrown : (JSON.stringify(thrown) ?? String(thrown));

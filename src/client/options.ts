@@ -143,7 +143,10 @@ export function readOptions(options: UnderstudyOptions): Settings {
   });
 }
 
-/** The key is sent in a header, so it must be a valid header value. It is never part of an error. */
+/**
+ * Checks the key and removes spaces around it. The key is sent in a header, so it must be a valid header
+ * value. Errors do not contain it.
+ */
 function readKey(key: unknown): string {
   if (typeof key !== 'string' || key.trim() === '') {
     throw new TypeError('apiKey is required, as an option or in the variable SVC_API_KEY');

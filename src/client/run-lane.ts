@@ -33,7 +33,7 @@ export class RunLane {
   /** Numbers of added events, including the start, and of events that were sent or dropped. Marks are not counted. */
   #accepted = 1;
   #settled = 0;
-  /** Counted by `noteAttempt` since an event of the run was last sent or dropped. */
+  /** Number of failed attempts (`noteAttempt`) since an event of the run was last sent or dropped. */
   #attempts = 0;
   #isFrameworkOpen: boolean;
   /** `next` has returned the end, which can no longer be held back. */

@@ -61,8 +61,8 @@ export interface RunCounts {
  */
 const INTERVENTIONS_MAX = 16;
 /**
- * Maximum time for which the start waits for an integration to name the framework. Any other event of the run ends the
- * wait.
+ * Maximum time for which the start waits for an integration to name the framework. The first step and the end
+ * of the run end the wait; a mark does not.
  */
 const FRAMEWORK_WAIT_MS = 2_000;
 /** Maximum time for which the end waits for the rest of a stream that began in the run. Each step restarts the wait. */
@@ -110,8 +110,9 @@ export class Run implements AsyncDisposable {
   }
 
   /**
-   * Patterns of earlier runs for this task, as text for the system prompt.
-   * @returns '' without patterns, if patterns are disabled, or if the service does not answer; never rejects
+   * Retrieves patterns of earlier runs for this task, as text for the system prompt. Never rejects.
+   * @returns '' without patterns, in the arm `off`, if patterns are disabled, or if the service does not
+   * answer
    */
   async patterns(options: RetrieveOptions = {}): Promise<string> {
     if (this.arm === 'off') return '';
@@ -151,7 +152,8 @@ export class Run implements AsyncDisposable {
   }
 
   /**
-   * @returns the next intervention; each is returned once, in order; null if no intervention waits
+   * Returns the next intervention; null if no intervention waits. Each is returned once, in the order of
+   * arrival.
    */
   intervention(): Intervention | null {
     const next = this.#interventions.shift() ?? null;
@@ -198,7 +200,8 @@ export class Run implements AsyncDisposable {
   }
 
   /**
-   * @internal Called by integrations when this many more streams are open; -1 when one has ended.
+   * @internal Called by integrations when streams begin or end.
+   * @param streams number of streams that have begun; -1: a stream has ended
    */
   expect(streams: number): void {
     this.#streams += streams;

@@ -110,7 +110,8 @@ export class Sender {
 
   /**
    * Starts sending a run. Drops the run if the sender has stopped, or if LANES_MAX runs have unsent events.
-   * @param holdMs how long the start may wait for the framework's name. The first event of the run ends the wait
+   * @param holdMs how long the start may wait for the framework's name. The first step and the end of the run
+   * end the wait; a mark does not
    */
   open(lane: RunLane, holdMs = 0): void {
     if (this.#isStopped || this.#ready.size >= LANES_MAX)
@@ -202,7 +203,7 @@ export class Sender {
   /**
    * Waits until everything queued now is sent or dropped, except an end that still waits for steps.
    * @param isLast whether the ends of runs stop waiting for further steps, so that they are sent too
-   * @returns false if the time has run out or the service does not answer
+   * @returns false if the time has run out, the service does not answer, or the sender stops meanwhile
    */
   flush(timeoutMs: number, isLast = false): Promise<boolean> {
     this.#held.releaseAll(isLast ? ['start', 'end'] : ['start']);

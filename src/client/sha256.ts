@@ -3,7 +3,10 @@
  * implementation. Pure; any thread.
  */
 
-/** The first 32 bits of the fractional parts of the square roots and the cube roots of primes. */
+/**
+ * The first 32 bits of fractional parts: of the square roots of the first 8 primes, and of the cube roots of
+ * the first 64.
+ */
 const [ROOTS, CUBE_ROOTS] = makeConstants();
 
 function makeConstants(): [number[], number[]] {
@@ -16,7 +19,10 @@ function makeConstants(): [number[], number[]] {
   ];
 }
 
-/** @returns the first 32 bits of the digest of the text in UTF-8, as an unsigned number */
+/**
+ * Computes SHA-256 over the text in UTF-8.
+ * @returns the first 32 bits of the digest, as an unsigned number
+ */
 export function startOfSha256(text: string): number {
   const bytes = new TextEncoder().encode(text);
   const padded = new Uint8Array(Math.ceil((bytes.length + 9) / 64) * 64);

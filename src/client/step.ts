@@ -69,7 +69,10 @@ function boundText(name: keyof Step, value: unknown, truncated: string[]): strin
   return detach(cutText(text, STEP_TEXT_UNITS));
 }
 
-/** The first units of a text, without a lone surrogate at the end. */
+/**
+ * Returns the first `units` UTF-16 units of a text; one fewer if the last one is the first half of a
+ * surrogate pair.
+ */
 export function cutText(text: string, units: number): string {
   if (text.length <= units) return text;
   const last = text.charCodeAt(units - 1);
@@ -87,7 +90,7 @@ function toText(value: unknown): string {
   }
 }
 
-/** A copy, because a slice would keep the whole text in memory. */
+/** Copies the text, because a slice would keep the whole original text in memory. */
 function detach(text: string): string {
   return JSON.parse(JSON.stringify(text)) as string;
 }

@@ -213,7 +213,10 @@ function readText(incoming: IncomingMessage): Promise<string> {
   });
 }
 
-/** An `AggregateError` of several addresses has no message. */
+/**
+ * Returns the text of a connection error. An `AggregateError` of several addresses has no message, so its
+ * code is the text.
+ */
 function describe(thrown: Error): string {
   const { code } = thrown as NodeJS.ErrnoException;
   return thrown.message || code || thrown.name;

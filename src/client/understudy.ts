@@ -198,12 +198,12 @@ export class Understudy implements AsyncDisposable {
   }
 
   /**
-   * The organization's events as they happen: `for await (const event of understudy.subscribe())`. A broken connection
-   * is reopened and continues after the last event; `reset` means that some events were lost. `break`, the signal and
-   * `close` end the subscription. The subscription does not depend on `liveStreamingEnabled`, which applies only to the
-   * events that this client sends.
-   * @throws within the iteration: UnderstudyError if the service refuses or has no stream, or the
-   *   signal's reason
+   * Returns the organization's events as they happen: `for await (const event of understudy.subscribe())`. A
+   * broken connection is reopened and continues after the last event; `reset` means that some events were
+   * lost. `break`, the signal and `close` end the subscription. The subscription does not depend on
+   * `liveStreamingEnabled`, which applies only to the events that this client sends.
+   * @throws within the iteration: UnderstudyError if the service refuses or has no stream, or the signal's
+   * reason
    */
   subscribe(options: SubscribeOptions = {}): AsyncGenerator<LiveEvent, void, undefined> {
     const pace = { timeoutMs: this.#settings.timeoutMs, silenceMs: SILENCE_MS };
@@ -227,8 +227,8 @@ export class Understudy implements AsyncDisposable {
 
   /**
    * Waits until everything logged so far is sent or dropped. Never rejects.
-   * @returns false if the time has run out or the service does not answer; then the events remain
-   * queued
+   * @returns false if the time has run out or the service does not answer: then the remaining events stay
+   * queued. Also false if the service refuses the key meanwhile: then they are dropped
    */
   flush({ timeoutMs = FLUSH_MS }: { timeoutMs?: number } = {}): Promise<boolean> {
     return this.#sender.flush(timeoutMs);

@@ -28,8 +28,8 @@ function writeBigInt(_key: string, value: unknown): unknown {
 }
 
 /**
- * @returns the JSON of the value, with `\ufffd` in place of each lone surrogate, including those in keys;
- *   undefined for a value that JSON cannot represent
+ * Writes a value as JSON, with `\ufffd` in place of each lone surrogate, including those in keys.
+ * @returns undefined for a value that JSON cannot represent
  * @throws TypeError for a circular value, and anything that the value's `toJSON` throws
  */
 export function writeJson(value: unknown): string | undefined {

@@ -75,7 +75,10 @@ export function nextState(
   return isEasy ? 'FAST' : 'SLOW';
 }
 
-/** The sum begins with the oldest score, as in the Python client, because the rounding depends on the order. */
+/**
+ * Returns the mean of the last `window` scores; null with fewer scores. The sum begins with the oldest score,
+ * as in the Python client, because the rounding depends on the order.
+ */
 function meanOfLast(scores: readonly number[], window: number): number | null {
   if (scores.length < window) return null;
   let sum = 0;

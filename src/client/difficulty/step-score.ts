@@ -122,7 +122,7 @@ function countMatches(text: string, pattern: RegExp, most = Number.POSITIVE_INFI
   return count;
 }
 
-/** The first code points of a text; the Python client counts code points too. */
+/** Returns the first code points of a text. The Python client counts code points, too. */
 function cutText(text: string, codePoints: number): string {
   if (text.length <= codePoints) return text;
   let units = 0;

@@ -46,10 +46,7 @@ export class Ambient<Run> {
     return this.#storage.run({ run, outer: this.#storage.getStore() }, call);
   }
 
-  /**
-   * @returns the innermost enclosing run for which `fits` returns true; null if there is no such
-   * run
-   */
+  /** Finds the innermost enclosing run for which `fits` returns true; null if there is no such run. */
   find(fits: (run: Run) => boolean): Run | null {
     let scope = this.#storage.getStore();
     while (scope !== undefined && !fits(scope.run)) scope = scope.outer;

@@ -8,7 +8,10 @@ export interface Timer {
   stop(): void;
 }
 
-/** The function does nothing, because these platforms have no asynchronous context. */
+/**
+ * Keeps nothing, because these platforms have no asynchronous context.
+ * @returns a function that only calls its argument
+ */
 export function keepContext(): <Result>(work: () => Result) => Result {
   return (work) => work();
 }
