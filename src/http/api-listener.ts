@@ -16,9 +16,9 @@ import { STATUS_CODES } from './status-codes.ts';
  */
 const DROPPED_BODY_BYTES = 64 << 20;
 /**
- * Maximum total size of the incomplete request bodies of one listener on one server thread, or the
- * maximum size of one body if that is larger. When it is exceeded, the oldest of these requests get
- * 503 until the rest fits.
+ * Maximum total size of the incomplete request bodies of one listener on one server thread, or the maximum
+ * size of one body if that is larger. When it is exceeded, the oldest of these requests get 503 until the
+ * remaining bodies fit.
  */
 const OPEN_BODIES_BYTES = 512 << 20;
 /**
@@ -228,8 +228,8 @@ class Responder {
 type Unread = 'oversized' | 'crowded_out';
 
 /**
- * A stream's request in the form that the dispatch takes. It is a class, because V8 creates a hidden
- * class for each object literal with a getter, which lives until a full collection.
+ * A stream's request in the form that the dispatch takes. It is a class, because V8 creates a hidden class
+ * for each object literal with a getter, and frees it only in a full collection.
  */
 class StreamRequest implements CollectedRequest {
   readonly method: string;

@@ -55,8 +55,9 @@ export class BodyPieces {
   }
 
   /**
-   * Returns a piece that is no longer read. The next piece of a long upload then uses its memory. If it were left to
-   * the garbage collector, tens of megabytes would accumulate, and stay allocated if the upload stalls.
+   * Takes back a piece that is no longer read, so that the next piece of a long upload uses its memory. If
+   * the garbage collector freed the pieces, tens of megabytes would accumulate, and stay allocated if the
+   * upload stalls. Has no effect on a piece without reusable memory.
    */
   giveBack(piece: Buffer): void {
     const { byteLength } = piece.buffer;

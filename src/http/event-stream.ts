@@ -30,8 +30,9 @@ export const EVENT_STREAM_HEADERS: readonly (readonly [string, string])[] = [
 export const HEARTBEAT: Uint8Array = Buffer.from(': \n\n');
 
 /**
- * The first lines of a stream: the delay before a reconnection, and the position from which it continues, even before
- * the first event.
+ * Encodes the first lines of a stream: the delay before a reconnection, and the position from which a reader
+ * continues that reconnects before it has received an event.
+ * @param id the position; null: none is sent
  */
 export function encodeOpening(retryMs: number, id: number | null): string {
   return `retry: ${retryMs}\n${id === null ? '' : `id: ${id}\n`}\n`;
@@ -71,7 +72,9 @@ export function sendEventStream(
   sink.begin(source);
 }
 
-/** Number of event loop ticks that have ended in which events were written. The bytes of a tick are flushed at its end. */
+/**
+ * Number of past event loop ticks in which events were written. The bytes of a tick are flushed at its end.
+ */
 let tick = 0;
 let isTurnCounted = false;
 /** Bytes that the readers of this thread have not received. */

@@ -1,9 +1,9 @@
 /**
- * Decides which request framings are refused before anything is forwarded. uWebSockets.js accepts
- * some messages that two parsers may read differently (request smuggling, RFC 9112 section 11.2).
- * If the addon watches the sockets (`native/sockets/framing.h`), such messages never reach the
- * library. The rules here check the headers that the library returns; without the addon they are
- * the only check. Pure; server threads, once a request.
+ * Decides which request framings are refused before anything is forwarded. uWebSockets.js accepts some
+ * messages that two parsers may read differently (request smuggling, RFC 9112 section 11.2). If the addon
+ * watches the sockets (`native/sockets/framing.h`), such messages never reach the library. The rules of this
+ * file check the headers that the library returns. Without the addon, these rules are the only check. Pure;
+ * server threads, once a request.
  */
 
 /** The answer to a request that the addon did not pass to the library. */
@@ -91,11 +91,10 @@ export function isContinueExpected(expectation: string): boolean {
 const LAST_CHUNK = Buffer.from('\r\n0\r\n\r\n');
 
 /**
- * uWebSockets.js reads `:;<=>?@` in a chunk-size line as digits, so `3;a=b` becomes a chunk of
- * 244,443 bytes, and the rest of the message, including its last chunk, looks like body. If a whole
- * message arrives in one packet, this is detectable: the data ends like a complete message although
- * the parser expects more. This is checked only for the first data of a request, before anything is
- * forwarded.
+ * Whether the first data of a chunked body ends like a complete message. If the parser then expects more
+ * data, it has misread a chunk extension. uWebSockets.js reads `:;<=>?@` in a chunk-size line as digits, so
+ * `3;a=b` becomes a chunk of 244,443 bytes, and the rest of the message, including its last chunk, looks like
+ * body. A message that arrives in several packets is not recognized.
  * @param data the first bytes that the parser returned as body
  */
 export function looksMisread(data: Uint8Array): boolean {

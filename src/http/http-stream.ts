@@ -184,8 +184,8 @@ export abstract class HttpStream {
 
   /**
    * Sends a whole reply at once.
-   * @param closeConnection also refuses pipelined requests
-   * @param aborted passed to the owner: the request is incomplete, and will not be completed
+   * @param closeConnection whether the connection ends with the reply, so that no pipelined request is served
+   * @param aborted passed to `onClosed`; true: the request is incomplete, and will not be completed
    */
   abstract reply(
     status: number,

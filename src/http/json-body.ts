@@ -45,7 +45,7 @@ export function parseJsonBody(body: Uint8Array, numbers: 'rounded' | 'unrounded'
   }
 }
 
-/** The position of the first invalid byte sequence, found by comparing with the decoded text. */
+/** Finds the position of the first invalid byte sequence by comparing the bytes with the decoded text. */
 function findUtf8Fault(buffer: Buffer): number {
   const readable = Buffer.from(buffer.toString('utf8'));
   let at = 0;
@@ -133,9 +133,9 @@ const TEXT = /"(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[\da-fA-F]{4}))*/y;
 const SPACE = /[ \t\n\r]*/y;
 
 /**
- * The position at which a text stops being JSON (RFC 8259), in UTF-16 units; its length if it is
- * incomplete or valid. Used only for texts that do not parse. It is slower than the parser, but
- * independent of the engine's error messages.
+ * Finds the position at which a text stops being JSON (RFC 8259), in UTF-16 units. Returns the text's length
+ * if the text is incomplete or valid. Used only for texts that do not parse. It is slower than the parser,
+ * but independent of the engine's error messages.
  */
 function findJsonFault(text: string): number {
   /** Open lists and objects, the innermost last. */

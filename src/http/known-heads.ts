@@ -53,7 +53,7 @@ interface RecalledHeaders {
 const heads: (KnownHead | undefined)[] = new Array(HEAD_SLOTS).fill(undefined);
 
 /**
- * The headers of a request whose head the addon knows, one byte per character.
+ * Returns the headers of a request whose head the addon knows, one byte per character.
  * @param slot the result of `takeHead`
  */
 export function recallHeaders(slot: number, request: HttpRequest): RecalledHeaders {

@@ -197,7 +197,7 @@ class NativeListener implements HttpServer {
     return promise;
   }
 
-  /** New connections get the certificate that is in the files; open ones continue. */
+  /** Makes new connections use the certificate that is in the files. Open connections continue. */
   async #renewCertificate(): Promise<void> {
     const listenSocket = await this.#listenOn(this.port, true);
     // Waits for the loop's poll, which accepts all waiting connections. Connections that arrive between the poll and
@@ -461,9 +461,10 @@ function readFields(req: HttpRequest, mark: string): ReadFields {
 }
 
 /**
- * The native library returns bytes above 127 as UTF-8 text. This restores the bytes, one per character.
- * @returns null if the path and the query are restored; otherwise the reason for a refusal: the
- *   original bytes are lost, because they were not UTF-8
+ * Restores the bytes of the path and the query, one per character. The native library has decoded bytes above
+ * 127 as UTF-8.
+ * @returns null if the path and the query are restored; otherwise the reason for a refusal: the original
+ * bytes are lost, because they were not UTF-8
  */
 function restoreTarget(head: RequestHead): string | null {
   if (NOT_ASCII.test(head.path)) {

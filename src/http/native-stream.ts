@@ -93,8 +93,9 @@ export class NativeStream extends HttpStream {
   }
 
   /**
-   * Always pauses first. The library's `resume` permanently stops reading a socket that is not paused, and a write
-   * that the system does not accept ends a pause.
+   * Resumes reading, and always pauses first. The library's `resume` permanently stops reading a socket that
+   * is not paused. The socket may not be paused, because a write that the system does not accept ends a
+   * pause.
    */
   protected releaseBody(): void {
     this.#res.pause();

@@ -25,8 +25,8 @@ import { SHUTTING_DOWN, TOO_MANY, TOO_MANY_ALERT, TOO_SLOW } from './refusal-wor
 import { STATUS_CODES } from './status-codes.ts';
 
 /**
- * Maximum time for which a connection is idle between requests, and maximum time for a TLS handshake
- * and for the head of a request. The other listener closes a silent connection after as long.
+ * Maximum time for which a connection is idle between requests, and maximum time for a TLS handshake and for
+ * the head of a request. The listener on uWebSockets.js closes a silent connection after the same time.
  */
 const SILENCE_MS = 10_000;
 const SILENCE_LOOK_MS = 2_000;
@@ -101,8 +101,9 @@ function isForWebSocket({ method, headers, rawHeaders }: IncomingMessage): boole
 interface Connection {
   open: PlainStream | null;
   /**
-   * Serve the requests that arrived before the answer to the first, in order. The last may refuse invalid bytes
-   * instead. The socket is paused meanwhile, so the requests fit into one read.
+   * Functions that serve the requests which arrived before the open request was answered, in the order of
+   * arrival. The last function may refuse invalid bytes instead. The socket is paused meanwhile, so the
+   * requests fit into one read.
    */
   waiting: (() => void)[];
   /** Whether no further request of the connection is served. */
@@ -189,7 +190,7 @@ class PlainListener implements HttpServer {
     return this;
   }
 
-  /** New connections get the certificate that is in the files; open ones continue. */
+  /** Makes new connections use the certificate that is in the files. Open connections continue. */
   async #renewCertificate(): Promise<void> {
     const { tls } = this.#options;
     if ('setSecureContext' in this.#server && tls !== undefined)
@@ -229,7 +230,7 @@ class PlainListener implements HttpServer {
     this.#inTurn(socket, (connection) => this.#take({ request, response, socket }, connection, false));
   };
 
-  /** A request for WebSocket: from now on the stream owns its socket. */
+  /** Handles a WebSocket handshake. The stream owns the socket from now on. */
   readonly #onSwitch = (request: IncomingMessage, socket: Socket, first: Buffer): void => {
     socket.on('error', () => {});
     this.#inTurn(socket, (connection) => {

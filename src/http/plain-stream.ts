@@ -152,7 +152,10 @@ export class PlainStream extends HttpStream {
     else this.#response.flushHeaders();
   }
 
-  /** Node adds no header lines here: neither `Connection` nor a date, which the lines contain. */
+  /**
+   * Writes the head. Node adds no header lines of its own: no `Connection`, and no date, which is among these
+   * lines.
+   */
   #putHead(status: string, headerLines: string, framingLine: string): void {
     const response = this.#response;
     response.sendDate = false;

@@ -61,7 +61,9 @@ export function readInput(
   };
 }
 
-/** The last value of a repeated name counts, as in the original service. */
+/**
+ * Reads the named values of a query. The last value of a repeated name counts, as in the original service.
+ */
 function readQuery(query: string, ...names: (readonly string[])[]): Record<string, string> {
   const values: Record<string, string> = {};
   // The server returns each byte as a character. A query with non-ASCII bytes is decoded as UTF-8.
@@ -94,7 +96,7 @@ function readBody({ headers, body }: ApiRequest, schema: z.ZodType): unknown {
   return Buffer.from(body.subarray(0, ECHO_BOUNDS.characters)).toString();
 }
 
-/** `application/json` and `application/…+json`, with parameters or without. */
+/** Whether a type is `application/json` or `application/…+json`, with parameters or without. */
 function isJsonType(contentType: string): boolean {
   if (contentType === 'application/json') return true;
   const semicolon = contentType.indexOf(';');
