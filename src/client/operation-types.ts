@@ -194,7 +194,7 @@ export interface StepRecord {
   max_score: number;
   /** Whether any monitor fired */
   alarm: boolean;
-  /** Interventions that began or escalated with this step */
+  /** The intervention that began or escalated with this step; null: none */
   intervention: { failure_type: string; level: 'nudge' | 'stop'; text: string } | null;
 }
 
@@ -242,7 +242,7 @@ export interface TraceState {
   /** null: no project */
   project_id: string | null;
   status: 'queued' | 'distilling' | 'done' | 'failed';
-  /** New patterns, and existing patterns into which its patterns were merged */
+  /** New patterns, and existing patterns into which patterns of the trace were merged */
   pattern_ids: string[];
   /** Number of new patterns */
   patterns_created: number;
@@ -299,7 +299,7 @@ export interface ExperimentReport {
   };
   /** Units with runs in both arms. The effect counts only the runs of the first arm of each */
   mixed_units: number;
-  /** Names of the first 50 of these units */
+  /** Names of the first 50 units with runs in both arms */
   mixed_unit_names: string[];
   by_version: {
     svc_version: string;
@@ -592,7 +592,7 @@ export interface Operations {
       params: { pattern_id: string };
       query?:
         | ({
-            /** The project whose e1 patterns are listed; default `default` */
+            /** The project of the pattern, if its tier is e1; default `default` */
             project_id?: string | null | undefined;
           } & TenantNames)
         | undefined;
@@ -604,7 +604,7 @@ export interface Operations {
       params: { pattern_id: string };
       query?:
         | ({
-            /** The project whose e1 patterns are listed; default `default` */
+            /** The project of the pattern, if its tier is e1; default `default` */
             project_id?: string | null | undefined;
           } & TenantNames)
         | undefined;

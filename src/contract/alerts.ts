@@ -52,7 +52,7 @@ const destinationIn = z
 const dayTime = text({ max: 5, pattern: DAY_TIME });
 const quietHours = z
   .object({
-    from: dayTime.describe('`22:00`'),
+    from: dayTime.describe('For example `22:00`'),
     to: dayTime.describe('For example `07:00`. A time before `from` is on the next day'),
     time_zone: text({ max: 64 }).describe('IANA time zone, for example `Europe/Berlin`'),
   })
@@ -90,7 +90,7 @@ const ruleFields = {
     .describe('Minimum seconds between two messages about a crossing; default 3600'),
 };
 
-const threshold = decimal({ ge: -THRESHOLD_MAX, le: THRESHOLD_MAX }).describe('Shares are from 0 to 1');
+const threshold = decimal({ ge: -THRESHOLD_MAX, le: THRESHOLD_MAX }).describe('The threshold; shares are from 0 to 1');
 const destinations = list(destinationIn, { min: 1, max: ALERT_BOUNDS.destinations }).describe(
   'Receivers of messages. A change must list all of them: a destination that is left out is removed',
 );

@@ -170,7 +170,7 @@ const capturedRun = z
     golden: z
       .boolean()
       .nullable()
-      .describe('null: not judged yet (repeat the request), or the run is too long to be judged here'),
+      .describe('Whether the run is golden; null: not judged yet (repeat the request), or the run is too long to be judged here'),
     reasons: z.array(reason).describe('Reasons why the run is not golden'),
     overruled: z.array(reason).describe('Reasons against golden that the mark overrules'),
   })
@@ -208,7 +208,7 @@ const beingIndexed = z
     stored: z.int().describe('Number of exchanges that are stored but not indexed yet'),
     examined: z
       .int()
-      .describe(`The newest of them, at most ${CAPTURE_NEWEST.exchanges}, to which the query was applied`),
+      .describe(`Number of the newest of these exchanges to which the query was applied, at most ${CAPTURE_NEWEST.exchanges}`),
     undecided: z
       .int()
       .describe(
@@ -320,22 +320,22 @@ const capturedTurn = z
     truncated: z.boolean().describe('The stored copy is only the beginning of the body'),
     undecodable: z.boolean().describe('The stored bodies cannot be read; `problem` says why'),
     served_by: z.enum(['upstream', 'student']).describe('Who answered'),
-    is_retry: z.boolean().describe('Whether it repeats an earlier request that had failed'),
+    is_retry: z.boolean().describe('Whether the exchange repeats an earlier request that had failed'),
     link: z
       .enum(['starts', 'continues', 'repeats', 'breaks'])
       .nullable()
       .describe('How the turn continues the conversation; `breaks`: a turn may be missing before it'),
     conversation: z.int().nullable().describe('Number of the conversation within the run, from 1 on'),
     follows: z.int().nullable().describe('The exchange that this turn continues'),
-    system: blocks.nullable().describe('null: the same as in the previous turn'),
+    system: blocks.nullable().describe('The system prompt; null: the same as in the previous turn'),
     tools: z
       .array(z.looseObject({ name: z.string() }))
       .nullable()
-      .describe('null: the same as in the previous turn'),
+      .describe('The tools; null: the same as in the previous turn'),
     messages_added: z
       .array(
         z.object({
-          role: z.enum(['system', 'user', 'assistant', 'tool']).describe('Who speaks'),
+          role: z.enum(['system', 'user', 'assistant', 'tool']).describe('Who wrote the message'),
           content: blocks.describe('The content of the message'),
         }),
       )
@@ -382,14 +382,14 @@ const capturedTurn = z
     results: z
       .array(
         z.object({
-          call_id: z.string().describe('Id of the call in the content of that exchange'),
+          call_id: z.string().describe('Id of the call in the content of the exchange `exchange_id`'),
           name: z.string().describe('The tool'),
           exchange_id: z.int().describe('The exchange whose answer contains the call'),
           duration_ms: z
             .number()
             .nullable()
             .describe(
-              'From the end of that answer to this request: the time of the tool and of everything else that the agent did; null: unknown',
+              'From the end of the answer with the call to this request: the time of the tool and of everything else that the agent did; null: unknown',
             ),
           is_error: z.boolean().describe('The tool failed'),
         }),
@@ -399,7 +399,7 @@ const capturedTurn = z
       .array(
         z.object({
           monitor: z.enum(MONITOR_NAMES).describe('Name of the monitor'),
-          exchange_id: z.int().describe('The exchange whose answer it fired at'),
+          exchange_id: z.int().describe('The exchange at whose answer the monitor fired'),
         }),
       )
       .describe('Monitors that fired after this exchange'),
@@ -430,7 +430,7 @@ const capturedConversation = z
     being_indexed: z
       .array(exchangeBeingIndexed)
       .describe(
-        'On the last page: the newest exchanges of the run that are stored but not indexed yet, as far as their requests name it',
+        'On the last page: those of the newest stored but not indexed exchanges whose requests name this run',
       ),
     next_cursor: nextCursor,
   })
@@ -540,7 +540,7 @@ const captureStats = z
         fallback: z
           .int()
           .describe('Turns that a student could have been asked about, but that the upstream answered'),
-        fallbacks: z.record(z.string(), z.int()).describe('Number of these turns by reason'),
+        fallbacks: z.record(z.string(), z.int()).describe('Number of turns in `fallback`, by reason'),
         tokens_saved: z
           .object({
             input: z.number().describe('Tokens of requests'),
@@ -608,9 +608,9 @@ const limitsReply = z
             ),
           provider: z.string().describe('Label of the upstream'),
           name: z.string().describe('`requests`, `tokens`, `5 hours`, `7 days`'),
-          limit: z.number().nullable().describe('null: only a share was reported'),
-          remaining: z.number().nullable().describe('null: only a share was reported'),
-          used_share: z.number().nullable().describe('0 to 1; null: unknown'),
+          limit: z.number().nullable().describe('The limit; null: only a share was reported'),
+          remaining: z.number().nullable().describe('What remains of the limit; null: only a share was reported'),
+          used_share: z.number().nullable().describe('Used share of the limit, from 0 to 1; null: unknown'),
           resets_at: z.string().nullable().describe('When the limit resets; null: unknown'),
           read_at: z.string().describe('When the provider reported it'),
           runs_out_at: z
@@ -706,7 +706,7 @@ const stepExplanation = z
                 .string()
                 .nullable()
                 .describe('The value there; null: this step has no value there, but golden steps do'),
-              surprise: z.number().describe('0 to 1'),
+              surprise: z.number().describe('How surprising the value is, from 0 to 1'),
             }),
           )
           .describe(
@@ -738,8 +738,8 @@ const studentReport = z
     versions: z
       .array(
         z.object({
-          version: z.int().describe('Counts up'),
-          share: z.number().describe('Share of runs that it may serve; 0: it does not serve'),
+          version: z.int().describe('Number of the version; the first one is 1'),
+          share: z.number().describe('Share of runs that this version may serve; 0: it does not serve'),
           made_at: z
             .string()
             .nullable()
@@ -772,8 +772,8 @@ const studentReport = z
             ),
           is_named: z.boolean().describe('Whether an operator gave this name'),
           tools: z.array(z.string()).describe('Some tools of the agent variant'),
-          state: z.enum(['serving', 'not_served', 'suspended']).describe('State of the agent'),
-          suspended_by: z.enum(['audit', 'operator']).nullable().describe('null: it is not suspended'),
+          state: z.enum(['serving', 'not_served', 'suspended']).describe('State of the agent variant'),
+          suspended_by: z.enum(['audit', 'operator']).nullable().describe('Who suspended the agent variant; null: it is not suspended'),
           runs: z.int().describe('Golden runs of this agent variant'),
           measured: z
             .object({
@@ -801,7 +801,7 @@ const studentReport = z
                 steps: z.int().describe('Steps with this kind of answer'),
                 errors: z.int().describe('Steps that the student answered wrongly'),
                 error_at_most: z.number().describe('Upper bound of the share of errors'),
-                is_suspended: z.boolean().describe('By an audit or an operator'),
+                is_suspended: z.boolean().describe('Whether an audit or an operator suspended this kind of answer'),
               }),
             )
             .describe('Kinds of answers of this agent variant, most steps first'),
@@ -811,7 +811,7 @@ const studentReport = z
     ledger: z
       .array(
         z.object({
-          day: z.string().describe('UTC'),
+          day: z.string().describe('The UTC day'),
           agent: z.string().describe('Id of the agent variant'),
           ...ledgerFields,
         }),
@@ -1069,7 +1069,7 @@ export const CAPTURES = {
     }),
     replies: {
       200: {
-        description: 'The name that it has now',
+        description: 'The name that the agent variant has now',
         schema: z
           .object({
             agent: z.string().describe('Id of the agent variant, as in the report'),

@@ -6,21 +6,22 @@
 /** Maximum length of an address. The library checks the length first. */
 const ADDRESS_CHARACTERS = 2_048;
 /**
- * RFC 5321: 4.5.3.1.2, and the limit of a path without its brackets. The library checks the limit of the
- * local part (4.5.3.1.1) only in strict mode, which the recorded service does not use.
+ * Maximum lengths of the part after the @ and of the whole address, in UTF-8 (RFC 5321: 4.5.3.1.2, and the
+ * limit of a path without its brackets). The library limits the part before the @ (4.5.3.1.1) only in strict
+ * mode, which the recorded service does not use.
  */
 const DOMAIN_OCTETS = 253;
 const ADDRESS_OCTETS = 254;
-/** RFC 1035, 2.3.4. */
+/** Maximum length of one label of a domain (RFC 1035, 2.3.4). */
 const LABEL_OCTETS = 63;
 
-/** A combining mark attaches to the preceding character, here the quote or the @. */
+/** A combining mark at the beginning of a part attaches to the character before the part, such as the @. */
 const BEGINS_WITH_MARK = /^\p{M}/u;
 const LOCAL_ALLOWED = /[\w!#$%&'*+\-/=?^`{|}~.]/;
 /** Reserved domains, which do not exist on the internet (RFC 6761, RFC 2606). */
 const SPECIAL_DOMAINS = ['arpa', 'invalid', 'local', 'localhost', 'onion', 'test'];
 
-/** @returns what is wrong with the address, or null */
+/** Finds out what is wrong with an address, in the words of the library; null: nothing. */
 export function findEmailFault(address: string): string | null {
   if (address.length > ADDRESS_CHARACTERS) return `Length must not exceed ${ADDRESS_CHARACTERS} characters`;
   const at = address.lastIndexOf('@');
@@ -60,7 +61,10 @@ function findLocalFault(local: string): string | null {
     : null;
 }
 
-/** Beyond ASCII every letter, mark, digit and symbol (RFC 6531). */
+/**
+ * Whether the part before the @ may contain the character. Beyond ASCII, it may contain every letter, mark,
+ * digit, symbol and punctuation mark (RFC 6531).
+ */
 function isLocalCharacter(character: string): boolean {
   return character > '\x7f' ? /[\p{L}\p{M}\p{N}\p{S}\p{P}]/u.test(character) : LOCAL_ALLOWED.test(character);
 }

@@ -7,9 +7,10 @@ import { z } from 'zod';
 import type { Permission } from '../domain/permissions.ts';
 
 /**
- * `open`: no credential is checked. `bearer`: an API key or a JWT in `Authorization`, which also determines the tenant.
- * `user`: a signed-in user's JWT; a key is refused with 403. `operator`: the operator of the service. Other callers get
- * 404, as if the path did not exist, and so do other methods.
+ * `open`: no credential is checked. `bearer`: an API key or a JWT in `Authorization`, which also determines
+ * the tenant. `user`: a signed-in user's JWT; a key is refused with 403. `operator`: the operator of the
+ * service. Other callers get 404, as if the path did not exist. A request with another method also gets 404,
+ * and not 405.
  */
 type EndpointAuth = 'open' | 'bearer' | 'user' | 'operator';
 
@@ -135,7 +136,10 @@ export function pathParameters(path: string): string[] {
 /** Body of every error of the API (documents 1 and 2). */
 export const errorBody = z.object({ detail: z.string() }).meta({ id: 'Error' });
 
-/** An error reply of the handler itself. The replies of the checks before the handler need no declaration. */
+/**
+ * Declares an error reply of the handler itself. The replies of the checks before the handler need no
+ * declaration.
+ */
 export function refusal(description: string): EndpointReply {
   return { description, schema: errorBody };
 }

@@ -64,7 +64,7 @@ export const EVALUATE = {
     aliases: ['/monitors/evaluate'],
     auth: 'bearer',
     writes: false,
-    summary: 'Decides whether the agent should change course, and returns the text that tells it so',
+    summary: 'Decides whether the agent should change course, and returns the text for the agent',
     tag: 'runs',
     body: evaluateBody,
     replies: {

@@ -50,7 +50,7 @@ export const experimentReport = z
     mixed_units: z
       .int()
       .describe('Units with runs in both arms. The effect counts only the runs of the first arm of each'),
-    mixed_unit_names: z.array(z.string()).describe('Names of the first 50 of these units'),
+    mixed_unit_names: z.array(z.string()).describe('Names of the first 50 units with runs in both arms'),
     by_version: z.array(
       z.object({
         svc_version: z.string(),

@@ -1,7 +1,7 @@
 /**
  * Schemas for the fields of bodies, queries and paths. They accept what the recorded FastAPI service accepts
  * (pydantic's lax mode: `"5"` and `5.0` are integers, `"yes"` is a flag, a number is not a text), and their
- * refusals have its wording. The `params` of a zod issue carry pydantic's `type` and `ctx`;
+ * refusals have its wording. The `params` of a zod issue contain pydantic's `type` and `ctx`;
  * `src/http/validation.ts` turns them into the 422. Lengths of texts are in code points, as in Python. Pure;
  * any thread.
  *
@@ -37,8 +37,8 @@ function refuse(sink: IssueSink, input: unknown, refusal: FieldRefusal): void {
 }
 
 /**
- * A schema that converts its input with `read` first. If `read` refuses the input, no other check runs. The
- * type says what a caller should send; `read` may accept more.
+ * Makes a schema that first converts its input with `read`. If `read` refuses the input, no other check runs.
+ * The type says what a caller should send; `read` may accept more.
  */
 function lax<Schema extends z.ZodType>(
   read: (input: unknown) => unknown,
@@ -105,7 +105,7 @@ function judgeText(value: string, min: number, max: number, pattern?: RegExp): F
   return null;
 }
 
-/** Code points of a text. */
+/** Counts the code points of a text. */
 export function countCharacters(value: string): number {
   let count = value.length;
   for (let at = 0; at < value.length - 1; at++) {
@@ -127,7 +127,7 @@ export function cutText({ min = 0, max }: Omit<TextBounds, 'pattern'>) {
   }, z.string().min(min));
 }
 
-/** The first `max` code points. */
+/** Returns the first `max` code points of a text. */
 export function cutCharacters(value: string, max: number): string {
   if (value.length <= max) return value;
   let at = 0;
@@ -181,7 +181,8 @@ export function decimal(bounds: NumberBounds = {}) {
 }
 
 /**
- * {@link readInteger} returns only whole numbers. Zod's integer check would refuse large ones a second time.
+ * Makes a schema of numbers that is described as whole. It needs no integer check, because {@link
+ * readInteger} returns only whole numbers. Zod's check would refuse large ones a second time.
  */
 function wholeNumber() {
   return z.number().meta({ type: 'integer' });
@@ -214,7 +215,7 @@ export function pageFields() {
 }
 
 /**
- * The query of a list whose next page begins after the last one.
+ * Makes the fields of the query of a list that is read page by page with a cursor.
  * @param max longest cursor, in characters
  */
 export function cursorFields(max: number) {
@@ -235,7 +236,10 @@ const INT_PARSING_SIZE = 'Unable to parse input string as an integer, exceeded m
 /** Python's `sys.int_info.default_max_str_digits`. */
 const INT_DIGITS = 4_300;
 
-/** @returns a finite number, a refusal, or undefined for an unchanged value */
+/**
+ * Converts an input to a whole number.
+ * @returns a finite number, or a refusal; undefined for undefined
+ */
 function readInteger(given: unknown): unknown {
   const input = roundedNumber(given) ?? given;
   if (typeof input === 'number') return readWhole(input);
@@ -260,8 +264,8 @@ function readWhole(value: number): unknown {
 }
 
 /**
- * Python's integers are unlimited, but a double represents only safe integers exactly. A larger number becomes the
- * first integer beyond them, so that the check of the bounds refuses it.
+ * Bounds a whole number. Python's integers are unlimited, but a double represents only safe integers exactly.
+ * A larger number becomes the first integer beyond the safe ones, so that the check of the bounds refuses it.
  */
 function holdFinite(value: number): number {
   if (Number.isSafeInteger(value)) return value;
@@ -390,7 +394,10 @@ export function timestamp() {
   );
 }
 
-/** The engine reads the 30th of February as the 2nd of March. */
+/**
+ * Whether the day of a date exists in its month. `Date.parse` would read the 30th of February as the 2nd of
+ * March.
+ */
 function isDayOfMonth(input: string): boolean {
   const [year, month, day] = input.slice(0, 10).split('-').map(Number);
   return day! >= 1 && day! <= new Date(Date.UTC(year!, month!, 0)).getUTCDate();
@@ -411,7 +418,8 @@ export function freeObject() {
 }
 
 /**
- * Why a free-form object is refused, or null. Iterative, because the depth of a hostile object is unlimited.
+ * Finds out why a free-form object is refused; null: it is accepted. Iterative, because the depth of a
+ * hostile object is unlimited.
  */
 function findObjectFault(root: object): string | null {
   const { depth: maxDepth, values: maxValues, characters: maxCharacters } = FREE_OBJECT_BOUNDS;

@@ -40,7 +40,7 @@ const codebaseParams = z.object({
   codebase_id: printable({ min: 1, max: CODEBASE_ID_CHARACTERS }),
 });
 
-/** Cut, not refused, by the rules of `src/domain/finding.ts`. */
+/** Makes the schema of a long text, which is cut and not refused (`src/domain/finding.ts`). */
 function longText(bound: number, min = 0) {
   return cutText({ min, max: bound + MASKING_MARGIN });
 }
@@ -177,7 +177,7 @@ const listFindings = endpoint({
   }),
   replies: {
     200: {
-      description: 'One page; `x-total-count` says how many there are',
+      description: 'One page; `x-total-count` counts all findings of the list',
       schema: z
         .object({ findings: z.array(findingSchema), total: z.int().min(0), next_cursor: nextCursor })
         .meta({ id: 'FindingPage' }),
@@ -261,7 +261,7 @@ const deleteFinding = endpoint({
   method: 'DELETE',
   path: '/v1/findings/{codebase_id}/{finding_id}',
   auth: 'bearer',
-  summary: 'Deletes one finding',
+  summary: 'Delete one finding',
   tag: 'findings',
   params: codebaseParams.extend({ finding_id: identifier() }),
   query: z.object({ ...projectField }),

@@ -1,6 +1,6 @@
 /**
- * Whether a body may contain free JSON of the sender, such as metadata. The digits of its numbers must not change.
- * Pure; any thread.
+ * Finds out whether a body may contain free JSON of the sender, such as metadata. The digits of numbers in
+ * such JSON must not change. Pure; any thread.
  */
 import { z } from 'zod';
 

@@ -39,7 +39,10 @@ export interface HandlerReply {
   failure?: CatalogueError;
 }
 
-/** @throws CatalogueError for mistakes of the caller and for temporary failures */
+/**
+ * Handles a call of an endpoint.
+ * @throws CatalogueError for mistakes of the caller and for temporary failures
+ */
 export type Handler<E extends Endpoint> = (call: Call<E>) => HandlerReply | Promise<HandlerReply>;
 
 /** A handler for each endpoint of a table. */

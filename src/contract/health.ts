@@ -1,4 +1,4 @@
-/** Routes that say whether the service lives, and describe it. Data; any thread. */
+/** Routes that show whether the service answers, and routes that describe it. Data; any thread. */
 
 import { z } from 'zod';
 import { endpoint, errorBody } from './endpoint.ts';

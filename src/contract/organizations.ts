@@ -127,7 +127,7 @@ export const ORGANIZATIONS = {
     params: orgParams,
     replies: {
       204: { description: 'Deleted: its keys are refused, and its data cannot be read any more' },
-      409: refusal('It has a paid subscription that renews'),
+      409: refusal('The organization has a paid subscription that renews'),
     },
   }),
   listMembers: endpoint({
@@ -173,7 +173,7 @@ export const ORGANIZATIONS = {
     tag: 'organizations',
     params: z.object({ org_id: identifier(), member_user_id: identifier() }),
     replies: {
-      200: { description: 'Gone', schema: removed },
+      200: { description: 'The member is removed', schema: removed },
       409: refusal('The last owner cannot be removed'),
     },
   }),
@@ -221,7 +221,7 @@ export const ORGANIZATIONS = {
     params: z.object({ org_id: identifier(), invitation_id: identifier() }),
     replies: {
       200: { description: 'The revoked invitation', schema: invitationOut },
-      409: refusal('Accepted or expired already'),
+      409: refusal('The invitation is accepted or expired already'),
     },
   }),
   acceptInvitation: endpoint({

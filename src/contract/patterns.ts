@@ -42,6 +42,9 @@ const patternRecord = z
 const scopeQuery = {
   project_id: identifier().nullish().describe('The project whose e1 patterns are listed; default `default`'),
 };
+const onePatternQuery = {
+  project_id: identifier().nullish().describe('The project of the pattern, if its tier is e1; default `default`'),
+};
 
 export const PATTERNS = {
   listPatterns: endpoint({
@@ -76,7 +79,7 @@ export const PATTERNS = {
     summary: 'One pattern that the caller’s retrievals may find. Not metered',
     tag: 'patterns',
     params: z.object({ pattern_id: identifier() }),
-    query: z.object(scopeQuery),
+    query: z.object(onePatternQuery),
     replies: {
       200: { description: 'The pattern', schema: patternRecord },
       404: { description: 'No such pattern, or not yours', schema: errorBody },
@@ -90,7 +93,7 @@ export const PATTERNS = {
     summary: 'Deletes a pattern: no retrieval finds it any more',
     tag: 'patterns',
     params: z.object({ pattern_id: identifier() }),
-    query: z.object(scopeQuery),
+    query: z.object(onePatternQuery),
     replies: {
       204: { description: 'Deleted' },
       403: { description: 'The pattern is universal, and the key is not the operator’s', schema: errorBody },

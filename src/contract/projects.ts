@@ -92,7 +92,7 @@ export const PROJECTS = {
     params: projectParams,
     replies: {
       200: {
-        description: 'Gone',
+        description: 'The project is deleted',
         schema: z
           .object({ deleted: z.literal(true), keys_revoked: z.number().int() })
           .meta({ id: 'ProjectDeleted' }),

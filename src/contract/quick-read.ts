@@ -21,8 +21,8 @@ export function readQuickly<Schema extends z.ZodType>(schema: Schema, read: Quic
 }
 
 /**
- * The quick reading of a schema: the registered one, or one made from its parts; null if a part has no quick
- * reading.
+ * Returns the quick reading of a schema: the registered one, or one made from its parts; null if a part has
+ * no quick reading.
  */
 export function quickReadOf(schema: z.ZodType): QuickRead | null {
   let read = known.get(schema);
@@ -44,12 +44,15 @@ function compile(schema: z.ZodType): QuickRead | null {
 function compileDefault({ def }: z.ZodDefault): QuickRead | null {
   const { innerType, defaultValue } = def;
   const read = quickReadOf(innerType as z.ZodType);
-  // A caller could modify any other value.
+  // A default that is an object could be modified by a caller.
   if (read === null || typeof defaultValue === 'object') return null;
   return (input) => (input === undefined ? defaultValue : read(input));
 }
 
-/** @param absent the input that is returned unchanged */
+/**
+ * Makes the quick reading of an optional or nullable schema.
+ * @param absent the input that is returned unchanged
+ */
 function compileAbsence({ def }: z.ZodOptional | z.ZodNullable, absent: undefined | null): QuickRead | null {
   const read = quickReadOf(def.innerType as z.ZodType);
   // An inner schema that accepts this input itself, such as a default, decides the output.

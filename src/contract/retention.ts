@@ -11,11 +11,11 @@ const retentionOut = z
       .array(
         z.object({
           kind: z.enum(KEPT_KINDS).describe('Kind of data; `captures`: captured exchanges'),
-          days: z.int().nullable().describe('Age in days after which it is deleted; null: it is kept'),
+          days: z.int().nullable().describe('Age in days at which such data is deleted; null: it is never deleted by age'),
         }),
       )
       .describe('In a fixed order'),
-    looks_every_s: z.int().describe('Interval in which the service deletes old data'),
+    looks_every_s: z.int().describe('Interval between two deletions of old data, in seconds'),
   })
   .meta({ id: 'Retention' });
 
@@ -28,6 +28,6 @@ export const RETENTION_ROUTES = {
     permission: 'signed in',
     summary: 'The age limits that the operator has set',
     tag: 'organizations',
-    replies: { 200: { description: 'The bounds', schema: retentionOut } },
+    replies: { 200: { description: 'The limits', schema: retentionOut } },
   }),
 } as const;

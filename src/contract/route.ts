@@ -40,7 +40,7 @@ export interface ApiReply {
 export interface EventStream {
   /**
    * Called once the head is sent.
-   * @returns called once when the reader has disconnected or was dropped
+   * @returns a function, which is called once when the reader has disconnected or was dropped
    */
   open(sink: EventSink): () => void;
 }
@@ -67,7 +67,7 @@ export interface ApiRoute {
   handle(request: ApiRequest): ApiReply | Promise<ApiReply>;
 }
 
-/** A JSON answer. */
+/** Makes a JSON answer. */
 export function jsonReply(status: number, body: unknown, headers: ApiReply['headers'] = []): ApiReply {
   return { status, headers: [['content-type', 'application/json'], ...headers], body: JSON.stringify(body) };
 }

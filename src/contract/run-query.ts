@@ -16,7 +16,7 @@ export const statusFields = {
   status: z
     .enum(RUN_STATUSES)
     .describe(
-      '`failed`: a person or the agent said so; `error`: the last call failed; `running`; `ok`; `unknown`',
+      '`failed`: a person or the agent said that the run failed; `error`: the last call failed; `running`; `ok`; `unknown`',
     ),
   ended_by: z
     .enum(RUN_ENDERS)

@@ -73,7 +73,7 @@ export const stepRecord = z
     ...scoreFields,
     intervention: storedIntervention
       .nullable()
-      .describe('Interventions that began or escalated with this step'),
+      .describe('The intervention that began or escalated with this step; null: none'),
   })
   .meta({ id: 'StepRecord' });
 

@@ -60,7 +60,7 @@ export const stepFields = {
 
 export const stepBody = z.object({ step_index: integer({ ge: 0 }), ...stepFields }).meta({ id: 'Step' });
 
-/** Every monitor by its name, each in [0, 1]. */
+/** The score of every monitor, by the monitor's name, in [0, 1]. */
 export const scoresSchema = z
   .object(Object.fromEntries(MONITOR_NAMES.map((monitor) => [monitor, z.number().min(0).max(1)])))
   .meta({ id: 'Scores' });

@@ -25,7 +25,7 @@ const textHit = z
     run_id: z.string().nullable().describe('null: the exchange belongs to no run'),
     exchange_id: z.int().describe('The latest exchange with the rarest of the terms'),
     started_at: z.string().describe('When that exchange began'),
-    model: z.string().nullable().describe('Model that answered it'),
+    model: z.string().nullable().describe('Model that answered that exchange'),
     found: z.array(foundText).describe('One match for each term of the search'),
   })
   .meta({ id: 'CaptureTextHit' });

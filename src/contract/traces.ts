@@ -114,7 +114,7 @@ const traceState = z
     status: z.enum(TRACE_STATES),
     pattern_ids: z
       .array(z.string())
-      .describe('New patterns, and existing patterns into which its patterns were merged'),
+      .describe('New patterns, and existing patterns into which patterns of the trace were merged'),
     patterns_created: z.int().describe('Number of new patterns'),
     error: z.string().nullable(),
     submitted_at: z.string(),
@@ -182,7 +182,7 @@ export const TRACES = {
     path: '/v1/traces/{trace_id}',
     aliases: ['/traces/{trace_id}'],
     auth: 'bearer',
-    summary: 'Deletes a trace, even while patterns are made from it; its patterns stay',
+    summary: 'Deletes a trace, even while patterns are made from it; patterns of the trace stay',
     tag: 'traces',
     params: z.object({ trace_id: identifier() }),
     replies: {

@@ -20,7 +20,10 @@ interface UserCall<E extends Endpoint> extends Omit<Call<E>, 'tenant'> {
   now_ms: number;
 }
 
-/** @throws CatalogueError for mistakes of the caller and for temporary failures */
+/**
+ * Handles a call of a dashboard route.
+ * @throws CatalogueError for mistakes of the caller and for temporary failures
+ */
 type UserHandler<E extends Endpoint> = (call: UserCall<E>) => HandlerReply | Promise<HandlerReply>;
 
 /** A handler for each endpoint of a table. */

@@ -30,7 +30,7 @@ export class SchemaViolation extends Error {
   }
 }
 
-/** The 422 for a field whose value a schema cannot check. */
+/** Makes the 422 for a field whose value a schema cannot check. */
 export function valueViolation(loc: Violation['loc'], reason: string, input: unknown): SchemaViolation {
   const msg = `Value error, ${reason}`;
   return new SchemaViolation([{ type: 'value_error', loc, msg, input, ctx: { error: reason } }]);

@@ -16,7 +16,7 @@ const FIELDS: Readonly<Record<string, string>> = {
   address: 'IP address of the caller; empty: unknown',
   agent_name: 'Name of the agent, as its program gives it',
   arm: 'Arm of the experiment: `on` with the product’s help, `off` without; empty: no experiment',
-  at: 'When it was stored, RFC 3339 in UTC',
+  at: 'When the object was stored, RFC 3339 in UTC',
   billing: 'Details from the payment processor',
   cap: 'Interventions that the plan allows in a UTC calendar month; null: no cap',
   capture: 'State of capture in this process; absent without a gateway',
@@ -24,30 +24,30 @@ const FIELDS: Readonly<Record<string, string>> = {
   ci95: '95 % confidence interval, `[low, high]`; null if there are too few runs',
   codebase_id: 'The code base, as the caller names it',
   content: 'The finding in words. Keys and tokens in it are masked, and a long text is cut',
-  created_at: 'When it was made, RFC 3339 in UTC',
-  created_by: 'Id of the user who made it; null after that account was deleted',
+  created_at: 'When the object was made, RFC 3339 in UTC',
+  created_by: 'Id of the user who made the object; null after the account of this user was deleted',
   cursor: '`next_cursor` of the previous page; absent: the first page',
   date: 'The day in UTC, `YYYY-MM-DD`',
   days: 'Number of days, including today',
   dead_ends: 'What was tried without success',
   detail: 'What is wrong, in words',
   display_name: 'What the user wants to be called',
-  duration_ms: 'Milliseconds',
+  duration_ms: 'Duration in milliseconds',
   email: 'Address; the part behind the @ in lower case',
-  error: 'Why it failed; null if it did not fail',
-  expires_at: 'When it expires, RFC 3339 in UTC',
+  error: 'Why the work failed; null: it did not fail',
+  expires_at: 'When the object expires, RFC 3339 in UTC',
   experiment_id: 'The experiment; empty: no experiment',
   failure_type: 'The category of failure',
   fields: 'The pattern’s texts',
-  file_path: 'The file it is about; empty: no particular file',
+  file_path: 'The file that the finding is about; empty: no particular file',
   file_paths: 'Paths of files, as the findings contain them',
   finding_id: 'The finding',
   finding_type: 'Kind of the finding, chosen by the caller',
   findings: 'The findings of this page',
-  finished_at: 'When it ended, RFC 3339 in UTC; null until then',
+  finished_at: 'When the run or the work ended, RFC 3339 in UTC; null until then',
   fired: 'Steps at which each monitor fired',
   framework: 'Framework of the agent',
-  id: 'Its id',
+  id: 'Id of the object',
   injections: 'Interventions: retrievals that returned patterns, and evaluations with `inject: true`',
   invitation_id: 'The invitation',
   is_error: 'Whether the action failed',
@@ -55,7 +55,7 @@ const FIELDS: Readonly<Record<string, string>> = {
   key_id: 'The API key',
   last4: 'The key’s last four characters',
   limit: 'Maximum number of items on a page; less than 1 counts as 1, more than 200 as 200',
-  max_total_score: 'The highest `total_score` of its steps',
+  max_total_score: 'The highest `total_score` of the run’s steps',
   member_user_id: 'Id of the member, which is the id of the user',
   metadata: 'Any JSON object from the caller. Keys and tokens in it are masked',
   model: 'The model, as the provider calls it',
@@ -63,7 +63,7 @@ const FIELDS: Readonly<Record<string, string>> = {
   observation: 'Result of the action; null: unknown, which differs from empty',
   offset: 'Number of items to skip; less than 0 counts as 0',
   org_id: 'The organization',
-  outcome: 'How it ended, in the caller’s words; only `success` counts as a success',
+  outcome: 'How the run ended, in the caller’s words; only `success` counts as a success',
   overlap_seconds: 'How long the old key stays valid',
   p_value:
     'Probability of a difference at least this large if the arms were equal; null if there are too few runs',
@@ -77,9 +77,9 @@ const FIELDS: Readonly<Record<string, string>> = {
   run_id: 'The run, by the id that the caller chose',
   runs: 'Number of runs',
   score: 'Similarity to the question, 0 to 1',
-  situation: 'The situation in which it helps: the task and what went wrong',
-  started_at: 'When it began, RFC 3339 in UTC',
-  status: 'Its state',
+  situation: 'The situation in which the pattern helps: the task and what went wrong',
+  started_at: 'When the run or the exchange began, RFC 3339 in UTC',
+  status: 'State of the object',
   step_index: 'Position of the step in its run, from 0 on',
   steps: 'Number of steps',
   subscription: 'The organization’s subscription',
@@ -87,16 +87,16 @@ const FIELDS: Readonly<Record<string, string>> = {
   success_rate: 'Share of finished runs with the outcome `success`; null without a finished run',
   svc_version: 'Version of the product that helped the agent',
   task: 'The task in words. Keys and tokens in it are masked',
-  task_profile: 'The profile by which its steps are scored',
+  task_profile: 'The profile by which the run’s steps are scored',
   thought: 'What the model said before the action',
   thresholds: 'By monitor: the score at which it fires',
   tier: '`e1`: of a project, `e2`: of an organization, `e3`: universal',
   tokens: 'Tokens that the model used',
-  total: 'Total number',
+  total: 'Total number of items',
   trace_id: 'The trace, by the id that the caller chose',
   traces: 'The traces',
   unlock: 'What helped',
-  updated_at: 'When it was last changed, RFC 3339 in UTC',
+  updated_at: 'When the object was last changed, RFC 3339 in UTC',
   url: 'Where to send the user’s browser',
   usage: 'Tokens as the provider reported them',
   user_id: 'The user',
@@ -112,9 +112,9 @@ const PLACES: Readonly<Record<string, string>> = {
   'ApiKeyCreated.raw_key': 'The key itself. No other answer contains it',
   'ApiKeyOut.scope': 'Scope of the key: the whole organization or one project',
   'ApiKeyOut.project_id': 'The project to which the key is limited; null: no project',
-  'ApiKeyOut.project_name': 'Present name of that project',
-  'ApiKeyOut.last_used_at': 'When it was last used, accurate to a few minutes; null: never',
-  'ApiKeyOut.revoked': 'Whether it has been revoked',
+  'ApiKeyOut.project_name': 'Present name of the project to which the key is limited; null: no project',
+  'ApiKeyOut.last_used_at': 'When the key was last used, accurate to a few minutes; null: never',
+  'ApiKeyOut.revoked': 'Whether the key is revoked or has expired',
   'AuditEntryOut.actor': 'Id of the user or key that made the change, or name of the program',
   'AuditEntryOut.actor_type': 'What `actor` is',
   'AuditEntryOut.action': 'The action, as `thing.verb`',
@@ -130,7 +130,7 @@ const PLACES: Readonly<Record<string, string>> = {
   'Evaluate.model': 'Ignored',
   'Evaluate.steps': 'The steps so far, oldest first',
   'Evaluate.run_id': 'A run with logged steps; replaces `steps`',
-  'Evaluate.project_id': 'The project whose usage it counts in; ignored with a project’s key',
+  'Evaluate.project_id': 'The project in whose usage the evaluation counts; ignored with a project’s key',
   'EvaluateStep.step_index': 'Position of the step; default: its position in the list',
   'Evaluation.inject': 'Whether the agent should receive `intervention_text` now',
   'Evaluation.intervention_text': 'What to tell the model, word for word; empty unless `inject`',
@@ -145,7 +145,7 @@ const PLACES: Readonly<Record<string, string>> = {
   'ExperimentReport.effect': 'Effect of `on` compared with `off`',
   'ExperimentReport.effect.success_rate_diff': 'Success rate of `on` minus that of `off`',
   'ExperimentReport.effect.always_valid_ci95':
-    'The same interval for sequential testing: it stays valid however often you look at it and whenever you stop',
+    '95 % confidence interval of `success_rate_diff` for sequential testing. It stays valid however often you look at it and whenever you stop',
   'ExperimentReport.srm': 'Sample ratio mismatch: whether the split is the intended one',
   'ExperimentReport.srm.expected_on': 'Share of units that should be `on`',
   'ExperimentReport.srm.observed_on': 'Share of units that are `on`; null without units',
@@ -154,9 +154,9 @@ const PLACES: Readonly<Record<string, string>> = {
     'Probability of a split at least this far from the intended one, if units are assigned as intended',
   'ExperimentReport.srm.units.on': 'Units that are `on`',
   'ExperimentReport.srm.units.off': 'Units that are `off`',
-  'ExperimentReport.by_version': 'The same figures by version of the product',
+  'ExperimentReport.by_version': 'Runs and successes by version of the product and by arm',
   'FeedbackCreate.message': 'The user’s feedback. Keys and tokens in it are masked',
-  'FeedbackCreate.page': 'Part of the product that it is about',
+  'FeedbackCreate.page': 'Part of the product that the feedback is about',
   'FindingNote.project_id': 'The project of the finding; ignored with a project’s own key',
   'FindingNote.metadata': 'Any JSON object from the caller. Keys and tokens in it are masked',
   'FindingRecall.top_k': 'Maximum number of findings',
@@ -178,7 +178,7 @@ const PLACES: Readonly<Record<string, string>> = {
   'InvitationOut.invited_by': 'Id of the inviting user',
   'InvitationOut.role': 'Role that the invited person will have',
   'InviteRequest.role': 'Role that the invited person will have',
-  'NewPattern.model': 'The model that learned it; empty: any',
+  'NewPattern.model': 'The model that learned the pattern; empty: any',
   'NewProfile.weights': 'By monitor: its weight in `total_score`; default 0',
   'NewProfile.thresholds': 'By monitor: the score at which it fires; default: the built-in thresholds',
   'OrgMemberOut.joined_at': 'When the user became a member, RFC 3339 in UTC',
@@ -186,9 +186,10 @@ const PLACES: Readonly<Record<string, string>> = {
   'PatternsImported.created': 'Number of new patterns',
   'PatternsImported.merged': 'Number of patterns that raised the support of an existing one',
   'PatternsImported.patterns': 'Outcome of each pattern, in the order of the request',
-  'PatternsImported.patterns.created': 'Whether it is new; otherwise it was merged into `pattern_id`',
+  'PatternsImported.patterns.created':
+    'Whether the pattern is new; otherwise it was merged into `pattern_id`',
   'ProfilePage.profiles': 'The profiles of this page',
-  'ProfilePage.profiles.is_built_in': 'Whether it is built in',
+  'ProfilePage.profiles.is_built_in': 'Whether the profile is built in',
   'ProjectDeleted.deleted': 'Always true',
   'ProjectDeleted.keys_revoked': 'Number of API keys that were revoked with the project',
   'Ready.status': 'Always `ready`; a service that is not ready answers 503',
@@ -206,15 +207,15 @@ const PLACES: Readonly<Record<string, string>> = {
   'StepPage.steps': 'The steps of this page',
   'StepRecord.action':
     'Name of the tool. Long names are cut, like the other texts; keys and tokens are masked',
-  'StepRecord.intervention.failure_type': 'The monitor to which it responds',
+  'StepRecord.intervention.failure_type': 'The monitor to which the intervention responds',
   'StepRecord.intervention.level': '`nudge`: change course; `stop`: the nudge did not help',
   'StepRecord.intervention.text': 'Text for the model, word for word',
   'Subscription.plan': 'Name of the plan; `free` without a subscription',
   'Subscription.current_period_start': 'When the paid period began; null: there is no paid period',
   'Subscription.current_period_end': 'When the paid period ends; null: there is no paid period',
-  'Subscription.cancel_at_period_end': 'Whether it is cancelled at the end of the period',
+  'Subscription.cancel_at_period_end': 'Whether the subscription ends with the paid period',
   'Subscription.intervention_cap': 'Interventions that the plan allows in a UTC calendar month; null: no cap',
-  'Trace.project_id': 'The project that learns from it; ignored with a project’s own key',
+  'Trace.project_id': 'The project that learns from the trace; ignored with a project’s own key',
   'Trace.steps': 'The steps of a legacy trace, oldest first',
   'Trace.calls': 'The model’s calls of a v2 trace as they went over the wire, oldest first',
   'Trace.manifest': 'Description of a v2 trace',
@@ -225,7 +226,7 @@ const PLACES: Readonly<Record<string, string>> = {
   'TraceCallRecord.is_error': 'Whether the call failed',
   'TraceCallRecord.usage': 'Ignored',
   'TraceCallRecord.duration_ms': 'Ignored',
-  'TraceState.submitted_at': 'When it was submitted, RFC 3339 in UTC',
+  'TraceState.submitted_at': 'When the trace was submitted, RFC 3339 in UTC',
   'TraceStep.tokens_used': 'Tokens that the model used',
   'Usage.from': 'First day',
   'Usage.to': 'Last day, which is today',
@@ -241,8 +242,8 @@ const PLACES: Readonly<Record<string, string>> = {
   'Usage.totals': 'Sums over all days',
   'UsageStats.key_count': 'API keys of the organization that are not revoked',
   'UsageStats.member_count': 'Members of the organization',
-  'UsageStats.injections': 'Interventions ever',
-  'UsageStats.injections.total': 'Sum of both kinds',
+  'UsageStats.injections': 'Interventions so far',
+  'UsageStats.injections.total': 'Sum of `retrieve` and `evaluate`',
   'UsageStats.injections.retrieve': 'Retrievals that returned patterns',
   'UsageStats.injections.evaluate': 'Evaluations with `inject: true`',
   'UserOut.onboarded': 'Whether the user has finished the introduction',
@@ -253,7 +254,8 @@ const PLACES: Readonly<Record<string, string>> = {
   'ValidationError.input': 'The invalid value; never a secret',
   'ValidationError.ctx': 'Bounds and other values in the message',
   'WebhookReceived.received': 'Always true',
-  'WebhookReceived.handled': 'Whether events of this kind change anything here',
+  'WebhookReceived.handled':
+    'Whether the event concerns an organization of the service and is of a kind that the service handles',
   'WebhookReceived.duplicate':
     'Whether this event was received before; a repeated event has no further effect',
   'create_checkout_session.lookup_key': 'Lookup key of the payment processor’s price',
@@ -298,7 +300,7 @@ export const HEADER_WORDS: Readonly<
   },
   ratelimit: {
     words:
-      'Remaining requests: `"default";r=<requests>;t=<seconds until more>` (draft-ietf-httpapi-ratelimit-headers)',
+      'Remaining requests: `"default";r=<requests>;t=<seconds until all are available again>` (draft-ietf-httpapi-ratelimit-headers)',
     type: 'string',
     always: true,
   },
@@ -333,7 +335,7 @@ const OPERATIONS: Readonly<Record<string, string>> = {
   logStep:
     'Call it after each step of the agent. Steps may come late and in any order. A repeated `step_index` gets the same answer, whatever the rest of the body contains. If `alarm` is true, call `POST /v1/monitors/evaluate` with the `run_id`.',
   evaluate:
-    'With `run_id` it evaluates the logged run; with `steps` it evaluates the given steps and stores nothing. `inject` is true at the first step of a streak, and when the streak gets worse. A repeated request gets the same text and counts once in the usage.',
+    'With `run_id` it evaluates the logged run; with `steps` it evaluates the given steps and stores nothing. `inject` is true at the step at which an intervention begins, and when it escalates from `nudge` to `stop`. A repeated request gets the same text and counts once in the usage.',
   retrieve_patterns:
     'Call it before a task and add the result to the agent’s prompt. It counts as an intervention if it returns patterns. Over the cap of the plan it returns no patterns, and says so in `x-svc-retrieval`.',
   submitTrace:
@@ -341,9 +343,9 @@ const OPERATIONS: Readonly<Record<string, string>> = {
   live_stream:
     'Server-sent events. Each has an `id` that increases within the organization, a name, and data as JSON on one line (the schemas Live… below). To continue after a disconnect, send the header `Last-Event-ID`. If events after it are no longer stored, the stream begins with an event `reset`, whose data is `{}`. A comment every 15 s keeps the connection open. A browser’s `EventSource` cannot send `Authorization`; request a ticket first.',
   otel_export_traces:
-    'For `OTEL_EXPORTER_OTLP_ENDPOINT=…/otel` with `OTEL_EXPORTER_OTLP_HEADERS=Authorization=Bearer KEY`. The session or conversation that a span names determines the run, or else its trace. A repeated span counts once, and so does a tool call that arrives both as a span and as an event.',
+    'For `OTEL_EXPORTER_OTLP_ENDPOINT=…/otel` with `OTEL_EXPORTER_OTLP_HEADERS=Authorization=Bearer KEY`. A span belongs to the run of the session or conversation that it names, or otherwise to the run of its trace. A repeated span counts once, and so does a tool call that arrives both as a span and as an event.',
   otel_export_metrics:
-    'For agents that send metrics to the same `OTEL_EXPORTER_OTLP_ENDPOINT`, which would otherwise log an error every minute. Set `OTEL_METRICS_EXPORTER=none` to stop sending them.',
+    'For agents that send metrics, too, to `OTEL_EXPORTER_OTLP_ENDPOINT`. Without this route, they would log an error every minute. Set `OTEL_METRICS_EXPORTER=none` to stop sending them.',
   otel_export_logs: 'Like `otel_export_traces`, but for the events that coding agents send as log records.',
   billing_webhook:
     'For the payment processor. The raw body is signed: header `Stripe-Signature: t=<seconds since 1970>,v1=<hex>`, where `v1` is HMAC-SHA256 over `<t>.<body>` with the endpoint’s secret (`STRIPE_WEBHOOK_SECRET`). An invalid signature, or one older than five minutes, gets 400, and the body is not read. A repeated event counts once.',
@@ -372,6 +374,7 @@ export const TAG_WORDS: Readonly<Record<string, string>> = {
 };
 
 /**
+ * Finds the description of a field or parameter.
  * @param place names from the outermost to the innermost: the schema or operation first
  * @returns undefined without a description
  */
@@ -382,12 +385,12 @@ export function wordsFor(place: readonly string[]): string | undefined {
   return Object.hasOwn(FIELDS, name) ? FIELDS[name] : undefined;
 }
 
-/** @returns undefined if one line is enough */
+/** Finds the description of an operation; undefined if its summary is enough. */
 export function wordsForOperation(id: string): string | undefined {
   return Object.hasOwn(OPERATIONS, id) ? OPERATIONS[id] : undefined;
 }
 
-/** @returns undefined without a description */
+/** Finds the description of a schema; undefined: it has none. */
 export function wordsForSchema(id: string): string | undefined {
   return Object.hasOwn(SCHEMAS, id) ? SCHEMAS[id] : undefined;
 }
