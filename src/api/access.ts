@@ -100,16 +100,16 @@ export function chooseProject(
 }
 
 /**
- * The organization whose audit log records a change that concerns only the user. The user owns this
- * organization, so that members of other organizations cannot read the entry. null: the user owns
- * no organization.
+ * Finds the organization whose audit log records a change that concerns only the user. The user owns this
+ * organization, so that members of other organizations cannot read the entry. null: the user owns no
+ * organization.
  */
 export function ownOrganization(accounts: AccountReads, user_id: string): string | null {
   const org_id = defaultOrganization(accounts, user_id);
   return org_id !== null && accounts.organizations.roleOf(org_id, user_id) === 'owner' ? org_id : null;
 }
 
-/** The actor in log entries about a user's change. */
+/** Makes the actor of audit entries about a user's change. */
 export function auditActor(user: User, address: string): AuditActor {
   return { type: 'user', id: user.id, address };
 }

@@ -154,7 +154,7 @@ function checkHandedOver(accounts: AccountReads, own: readonly Membership[], use
   );
 }
 
-/** The changed fields, before and after. */
+/** Returns the fields that differ, before and after the change. */
 function difference(before: User, after: User): [Partial<User>, Partial<User>] {
   const changed = (Object.keys(after) as (keyof User)[]).filter((name) => before[name] !== after[name]);
   const of = (user: User) => Object.fromEntries(changed.map((name) => [name, user[name]]));

@@ -151,7 +151,7 @@ function makeKey(
   return { record, shown: { id: record.id, name: record.name, raw_key: raw, prefix, last4 } };
 }
 
-/** The fields of a key that the audit log may contain. */
+/** Returns the fields of a key that the audit log may contain. */
 function describeKey({ name, prefix, last4, project_id }: KeyRecord): Record<string, unknown> {
   return { name, prefix, last4, project_id };
 }

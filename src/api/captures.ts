@@ -176,7 +176,7 @@ export function readFigureQuestion(
   };
 }
 
-/** The last UTC days, including the current one. */
+/** Returns the first and the last of the last `days` UTC days, which include the current one. */
 function lastDays(days: number, nowMs: number): { from_day: string; to_day: string } {
   const dayOf = (ms: number): string => new Date(ms).toISOString().slice(0, 10);
   return { from_day: dayOf(nowMs - (days - 1) * DAY_MS), to_day: dayOf(nowMs) };

@@ -71,8 +71,8 @@ export function dashboardRoutes(facts: DashboardFacts): ApiRoute[] {
 }
 
 /**
- * The built files. If nothing was built, as in a checkout without its development packages, a
- * single page explains that.
+ * Lists the built files. If nothing was built, as in a checkout without its development packages, the only
+ * file is a page that says so.
  */
 function listBuilt(): BuiltFile[] {
   try {

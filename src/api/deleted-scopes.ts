@@ -41,7 +41,10 @@ export class DeletedScopes {
     this.#revocations = revocations;
   }
 
-  /** Deleted projects of an organization, some of whose data may still exist. Usually empty. */
+  /**
+   * Returns the deleted projects of an organization whose data may still exist in part. Usually there are
+   * none.
+   */
   hiddenIn(org_id: string): ReadonlySet<string> {
     this.#renew();
     return this.#hidden.get(org_id) ?? NONE;

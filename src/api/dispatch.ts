@@ -30,8 +30,8 @@ interface UnroutedRequest extends Omit<ApiRequest, 'params' | 'address'> {
 type ReportFailure = (error: CatalogueError, request: UnroutedRequest, requestId: string) => void;
 
 /**
- * Describes an answered request for log and metrics. From the caller come only the method, and the request id if the
- * caller chose one.
+ * Describes an answered request for log and metrics. Only two values in it may come from the caller: the
+ * method, and a request id that the caller chose.
  */
 export interface Answered {
   request_id: string;

@@ -125,7 +125,7 @@ ${body}
 ${renderForm({ method, path, operation })}`;
 }
 
-/** Text with `code` in backticks, as HTML. */
+/** Renders a text with `code` in backticks as HTML. */
 function renderWords(text: string): string {
   return escapeHtml(text).replaceAll(/`([^`]+)`/g, '<code>$1</code>');
 }
@@ -137,7 +137,7 @@ function renderExample(content: Content = {}): string {
   return `<details><summary>Example</summary><pre tabindex="0">${text}</pre></details>`;
 }
 
-/** Form that sends the operation from the page; shown only if the page's script runs. */
+/** Renders the form that sends the operation from the page. It is shown only if the page's script runs. */
 function renderForm({ method, path, operation }: Placed): string {
   const { operationId, parameters = [], requestBody } = operation;
   const fields = parameters.map(({ name, in: place, required }) => {

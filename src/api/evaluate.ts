@@ -82,8 +82,8 @@ function placeStep(step: PostedStep, at: number): MonitorStep {
 }
 
 /**
- * The digests by which steps are recognized. Indices that the request gives are included, because only they identify a
- * window whose first index is above 0.
+ * Computes the digests by which steps are recognized. Indices that the request gives are included, because
+ * only they identify a window whose first index is above 0.
  * @param run the other values that are the same in all evaluations of a run
  */
 function* digestSteps(

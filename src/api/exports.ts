@@ -26,7 +26,10 @@ export interface ExportPage {
   not_indexed?: number;
 }
 
-/** @param cursor null: the first page */
+/**
+ * Reads a page of a list.
+ * @param cursor null: the first page
+ */
 type ReadPage = (cursor: string | null) => ExportPage | Promise<ExportPage>;
 
 export interface FileToSend {
@@ -111,7 +114,10 @@ export function findingsExportHandlers(
   return { exportFindings: exporter('findings', FINDINGS.list, lists.list) };
 }
 
-/** @param field the field of the list's answer that holds the rows; it also names the file */
+/**
+ * Makes the handler of a list's export.
+ * @param field the field of the list's answer that contains the rows; it also names the file
+ */
 function exporter<Own extends Endpoint, List extends Endpoint>(
   field: string,
   list: List,

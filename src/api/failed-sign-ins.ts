@@ -6,9 +6,9 @@
 import { divideLimit, SharedBuckets } from '../../actors/rate-bucket/client.ts';
 
 /**
- * Invalid credentials that one address may send at once (document 4, "Rate limits"), unless the rate per second is
- * higher, and the number of buckets in shared memory. Addresses in the same bucket share its rate, so with many
- * addresses invalid credentials may be refused sooner.
+ * `burst`: number of invalid credentials that one address may send at once (document 4, "Rate limits"); a
+ * higher rate per second applies instead. `buckets`: number of buckets in shared memory. Addresses in the
+ * same bucket share its rate, so with many addresses invalid credentials may be refused sooner.
  */
 export const FAILED_SIGN_INS = { burst: 100, buckets: 65_536 } as const;
 
@@ -18,7 +18,7 @@ export class FailedSignIns {
   /**
    * @param memory that all server threads share
    * @param ratePerS allowed failures per second, once the burst is used up
-   * @param countBoxes the boxes among which both are divided
+   * @param countBoxes returns the number of boxes among which rate and burst are divided
    */
   constructor(memory: SharedArrayBuffer, ratePerS: number, countBoxes: () => number = () => 1) {
     const burst = Math.max(FAILED_SIGN_INS.burst, ratePerS);
@@ -36,8 +36,8 @@ export class FailedSignIns {
 }
 
 /**
- * The owner of an IPv6 address usually has a /64 network, so all addresses of a /64 count as one.
- * Each IPv4 address counts separately.
+ * Returns the part of an address by which it is counted. For IPv6 that is the /64 network, because an owner
+ * usually has all of its addresses. An IPv4 address counts by itself.
  */
 export function networkOf(address: string): string {
   // The server writes all eight groups with all their digits.

@@ -43,7 +43,7 @@ export function findingsHandlers(services: Services): Handlers {
 }
 
 /**
- * The scope of a request: the project of a project key; for other keys the named project, or all
+ * Makes the scope of a request: the project of a project key; for other credentials the named project, or all
  * projects that are not deleted.
  */
 function scopeOf(
@@ -70,7 +70,10 @@ async function embedNow(embedder: Embedder, content: string): Promise<Float32Arr
   }
 }
 
-/** Only deletions get an audit entry: agents store findings all the time, but people decide about deletions. */
+/**
+ * Makes the audit entry of a deletion. Stored findings get no entry: agents store findings all the time, but
+ * people decide about deletions.
+ */
 function auditOf(
   action: string,
   tenant: Tenant,
@@ -202,8 +205,8 @@ function deletionHandlers(services: Services): Pick<Handlers, 'invalidate' | 'cl
 }
 
 /**
- * Masks and cuts the values like stored texts, because they are compared with these. An empty value does not filter, as
- * in a retrieval.
+ * Makes a filter. Masks and cuts its values like stored texts, with which they are compared. An empty value
+ * does not filter, as in a retrieval.
  */
 function filterOf(given: {
   file_path?: string | null | undefined;
@@ -215,12 +218,12 @@ function filterOf(given: {
   };
 }
 
-/** Times in the stored form, which can be compared as texts. */
+/** Writes a time in the stored form, in which times can be compared as texts. */
 function toUtc(time: string): string {
   return new Date(time).toISOString();
 }
 
-/** A finding in the form of an answer. */
+/** Describes a finding in the form of an answer. */
 function describeFinding({
   metadata,
   ...finding

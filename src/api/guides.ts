@@ -28,13 +28,13 @@ interface Heading {
   html: string;
 }
 
-/** `docs/` of the running tree; the built tree lies one level deeper. */
+/** Returns the folder `docs/`. From this module, it is one level further up in the built tree. */
 function findGuides(): URL {
   const isBuilt = import.meta.url.endsWith('.js');
   return new URL(isBuilt ? '../../../docs/' : '../../docs/', import.meta.url);
 }
 
-/** One route per guide; none if the folder is missing. */
+/** Makes one route per guide; none if the folder is missing. */
 export function guideRoutes(folder: URL = findGuides()): ApiRoute[] {
   if (!existsSync(folder)) return [];
   const read = readdirSync(folder)
@@ -108,7 +108,10 @@ ${contents}
 `;
 }
 
-/** @param names guides to which a link may lead; a link to another file becomes its text and the file's path */
+/**
+ * Renders Markdown as HTML, and lists its headings.
+ * @param names guides to which a link may lead; a link to another file becomes its text and the file's path
+ */
 function renderMarkdown(markdown: string, names: ReadonlySet<string>): { html: string; headings: Heading[] } {
   const headings: Heading[] = [];
   const taken = new Map<string, number>();
@@ -140,7 +143,7 @@ function renderMarkdown(markdown: string, names: ReadonlySet<string>): { html: s
   return { html: marked.parse(markdown, { async: false }), headings };
 }
 
-/** GitHub's anchor for a title, which the guides use in links. */
+/** Makes GitHub's anchor for a title, which the guides use in links. */
 function slugOf(title: string): string {
   return title
     .toLowerCase()

@@ -86,7 +86,7 @@ interface Audience {
   readonly readers: Set<Reader>;
   /** Last id sent to the live readers; null before the first publication or page. */
   told_id: number | null;
-  /** Last published id; above `told_id` while the gap is being read. */
+  /** Last published id; above `told_id` while missed publications are being read. */
   published_id: number;
   is_reading_gap: boolean;
   unsubscribe: () => void;
@@ -127,9 +127,10 @@ export class LiveReaders {
 
   /**
    * Makes the stream of a scope. Nothing happens before the stream is opened.
-   * @param afterId the last id that the reader has: later events come first, or a `reset`; null: start now
-   * @param mayStay called before the first page, at every second heartbeat, and after a revocation before the next
-   *   event, because streams outlive credentials; null: the credential does not expire
+   * @param afterId the last id that the reader has: the stream begins with the later events, or with a
+   * `reset` if the hub no longer has them; null: it begins with the next event
+   * @param mayStay called before the first page, at every second heartbeat, and after a revocation before the
+   * next event, because streams outlive credentials; null: the credential does not expire
    * @throws {CatalogueError} `unavailable` if there are too many readers
    */
   stream(scope: LiveScope, afterId: number | null, mayStay: MayStay | null = null): EventStream {

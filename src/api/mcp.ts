@@ -99,7 +99,7 @@ function innerRequest(
   };
 }
 
-/** The server returns a query with one character per byte. */
+/** Parses the query, which the server returns with one character per byte. */
 function readQuery({ query }: ApiRequest): URLSearchParams {
   return new URLSearchParams(Buffer.from(query, 'latin1').toString());
 }

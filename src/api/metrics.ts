@@ -96,7 +96,7 @@ export class ApiMetrics {
     this.#lastPassS = nowMs / 1_000;
   }
 
-  /** Metrics in the form in which the library sums several processes. */
+  /** Returns the metrics in the form in which the library sums several processes. */
   async read(): Promise<MetricsData> {
     const requests: object[] = [];
     const durations: object[] = [];
@@ -200,7 +200,7 @@ interface MetricsSources {
   databases?(): Record<string, { oldest_read_s: number }>;
 }
 
-/** Kinds of a metric: a counter only grows while the process lives, a gauge goes up and down. */
+/** Kinds of a metric: a counter only grows while the process runs, a gauge goes up and down. */
 const GROWS = Counter;
 const VARIES = Gauge;
 
@@ -219,7 +219,7 @@ const CAPTURE_NUMBERS = [
 const EXPIRED_NUMBERS = [
   ['files', 'expired_files_total', GROWS, 'Sealed capture files that were removed by age'],
   ['exchanges', 'expired_exchanges_total', GROWS, 'Captured exchanges that were removed by age'],
-  ['attachments', 'expired_attachments_total', GROWS, 'Attachments that were removed with them'],
+  ['attachments', 'expired_attachments_total', GROWS, 'Attachments that were removed with captured exchanges by age'],
   [
     'passed_at_s',
     'expired_pass_timestamp_seconds',
@@ -231,9 +231,9 @@ const EXPIRED_NUMBERS = [
 /** Metrics of the sealed capture files in a bucket. */
 const BUCKET_NUMBERS = [
   ['waiting_files', VARIES, 'Sealed capture files that are not in the bucket yet'],
-  ['waiting_bytes', VARIES, 'Their bytes'],
+  ['waiting_bytes', VARIES, 'Bytes of sealed capture files that are not in the bucket yet'],
   ['offloaded_files', VARIES, 'Sealed capture files whose bodies are only in the bucket'],
-  ['offloaded_bytes', VARIES, 'Bytes of these bodies'],
+  ['offloaded_bytes', VARIES, 'Bytes of bodies in sealed capture files that are only in the bucket'],
   ['removing', VARIES, 'Objects and folders that are to be removed from the bucket'],
   ['sent_bytes', GROWS, 'Bytes that were sent to the bucket'],
 ] as const;
@@ -261,15 +261,15 @@ const PROCESS_NUMBERS = [
 const PACKING_GAUGES = [
   ['waiting_blocks', 'waiting_blocks', 'Blocks waiting for compression'],
   ['waiting_bytes', 'waiting_bytes', 'Bytes of blocks waiting for compression'],
-  ['oldest_s', 'oldest_seconds', 'Seconds for which the oldest of these blocks has waited'],
+  ['oldest_s', 'oldest_seconds', 'Seconds for which the oldest block that waits for compression has waited'],
   ['unindexed', 'unindexed', 'Exchanges waiting for the index'],
-  ['share', 'share', 'Share of one core that this work may use while exchanges arrive'],
+  ['share', 'share', 'Share of one core that postponed work may use while exchanges arrive'],
 ] as const;
 
 /** Metrics of the index's backlog. */
 const INDEXING_GAUGES = [
   ['exchanges', 'Stored exchanges that are not indexed yet'],
-  ['seconds', 'Seconds since the oldest of these exchanges was stored'],
+  ['seconds', 'Seconds since the oldest exchange that is not indexed was stored'],
 ] as const;
 
 /** Metrics of the full-text index. */
@@ -325,7 +325,7 @@ const RELEGATION_COUNTERS_BY = [
 
 const ACTOR_NUMBERS = [
   ['live', 'live', VARIES, 'Actors in memory'],
-  ['mailbox_depth', 'mailbox_depth', VARIES, 'Messages that wait'],
+  ['mailbox_depth', 'mailbox_depth', VARIES, 'Messages that wait for an actor'],
   ['handled', 'handled_total', GROWS, 'Messages handled since the thread started'],
   ['errors', 'errors_total', GROWS, 'Handlers that threw since the thread started'],
   ['restarts', 'restarts_total', GROWS, 'Actors restarted since the thread started'],
@@ -355,7 +355,7 @@ export class ProcessMetrics {
     }).set({ version }, 1);
   }
 
-  /** All metrics as text. Concurrent callers share one result. */
+  /** Writes all metrics as text. Concurrent callers share one result. */
   render(): Promise<string> {
     this.#rendering ??= this.#render().finally(() => {
       this.#rendering = null;
@@ -393,7 +393,10 @@ export class ProcessMetrics {
   }
 }
 
-/** Series that are added to the metric of the server threads; none if captures are never deleted. */
+/**
+ * Makes the metric that says whether the deletion of captures by age waits for a confirmation. It is added to
+ * the server threads' metric of the same name. [] if captures are never deleted by age.
+ */
 function listCaptureWaits(stats: Record<string, Record<string, unknown>> | null): MetricsData {
   const expired = stats?.db?.expired as { waits_for_confirmation?: boolean } | null | undefined;
   const waits = expired?.waits_for_confirmation;
@@ -413,7 +416,10 @@ const TODAY_NUMBERS = [
   'estimated_turns',
 ] as const;
 
-/** The figures that the screen Costs shows for one day. An unknown cost has no series, because 0 would be wrong. */
+/**
+ * Describes the figures that the screen Costs shows for one day. An unknown cost has no series, because 0
+ * would be wrong.
+ */
 function describeToday(figures: TrafficFigures): Registry {
   const registry = new Registry();
   const registers = [registry];
@@ -427,7 +433,7 @@ function describeToday(figures: TrafficFigures): Registry {
   if (figures.cost_usd === null) return registry;
   new Gauge({
     name: 'understudy_today_cost_usd',
-    help: 'Dollars for its turns of upstreams, as far as prices are known',
+    help: 'Dollars for turns of upstreams that began on this UTC day, as far as prices are known',
     registers,
   }).set(figures.cost_usd);
   return registry;
@@ -592,7 +598,7 @@ function addHealth(registry: Registry, stats: Record<string, unknown>): void {
   for (const known of CAPTURE_STATUSES) statuses.set({ status: known }, known === status ? 1 : 0);
   const gauge = new Gauge({
     name: 'understudy_capture_reason',
-    help: '1 for each present reason why it is not ok',
+    help: '1 for each present reason why capture is not ok',
     labelNames: ['reason'],
     registers,
   });
@@ -656,7 +662,7 @@ function addRelegation(registry: Registry, relegation: Record<string, unknown>):
   }).set(relegation.student === null ? 0 : 1);
 }
 
-/** Metrics of the proxy's tunnels, if there is a proxy. */
+/** Adds the metrics of the proxy's tunnels. */
 function addProxy(
   registry: Registry,
   { open, tunnels, refused }: Record<string, Record<string, number>>,
@@ -677,8 +683,9 @@ function addProxy(
 }
 
 /**
- * Metrics from the ledger, which survives restarts. They sum all agents, because each agent's name would make
- * another series. An unknown figure has no series, because 0 would be wrong.
+ * Adds metrics from the ledger, which survives restarts. They sum all agents, because each agent's name would
+ * make another series. An unknown figure has no series, because 0 would be wrong. Adds nothing without a
+ * ledger.
  */
 function addLedger(registers: Registry[], total: LedgerTotal | null): void {
   if (total === null) return;
@@ -693,7 +700,7 @@ function addLedger(registers: Registry[], total: LedgerTotal | null): void {
   if (total.saved_usd === null) return;
   new Gauge({
     name: 'understudy_relegation_ledger_saved_usd',
-    help: 'Estimated saving on those days in dollars: what the upstream would have charged in addition without the student; negative: the student cost more than it saved',
+    help: 'Estimated saving over the days in the ledger, in dollars: what the upstream would have charged in addition without the student; negative: the student cost more than it saved',
     registers,
   }).set(total.saved_usd);
 }

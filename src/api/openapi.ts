@@ -81,7 +81,7 @@ function describeOperation(declared: Endpoint, components: Map<string, Json>): J
   };
 }
 
-/** Answers of the checks before the handler. */
+/** Describes the answers that the checks before the handler give. */
 function impliedReplies({ auth, body }: Endpoint): Record<number, EndpointReply> {
   const refusal = (description: string) => ({ description, schema: errorBody });
   const tooLarge = { 413: refusal('The body is larger than MAX_BODY_BYTES') };
@@ -92,7 +92,7 @@ function impliedReplies({ auth, body }: Endpoint): Record<number, EndpointReply>
     return {
       ...ofBody,
       401: refusal('The account was deleted, or its sessions were ended everywhere'),
-      404: refusal('It does not exist, or you are not an operator'),
+      404: refusal('The requested object does not exist, or you are not an operator'),
       422: { description: 'The request does not match the schema', schema: violationsBody },
       429: refusal('Too many requests with this credential; see Retry-After and RateLimit'),
     };
@@ -100,7 +100,7 @@ function impliedReplies({ auth, body }: Endpoint): Record<number, EndpointReply>
     ...ofBody,
     401: refusal('Missing or invalid credential'),
     403: refusal('The caller lacks the permission for this'),
-    404: refusal('It does not exist, or belongs to another tenant'),
+    404: refusal('The requested object does not exist, or belongs to another tenant'),
     422: { description: 'The request does not match the schema', schema: violationsBody },
     429: refusal('Too many requests with this key; see Retry-After and RateLimit'),
   };
@@ -169,19 +169,22 @@ function describeReply(
   return { ...told, content: example === undefined ? content : withExample(content, example) };
 }
 
-/** One event of a stream with its fields, as OpenAPI 3.2 describes them; `data` is the JSON of the event's schema. */
+/**
+ * Describes the events of a stream with their fields, as OpenAPI 3.2 does; `data` is the JSON of an event's
+ * schema. {} for a reply that is not such a stream.
+ */
 function describeEvents({ events }: EndpointReply, components: Map<string, Json>): Json {
   if (events === undefined) return {};
   const describe = (name: string, contentSchema: Json) => ({
     type: 'object',
     properties: {
-      event: { type: 'string', const: name, description: 'What happened' },
-      id: { type: 'string', description: 'Increasing; send it as `Last-Event-ID` to continue after it' },
+      event: { type: 'string', const: name, description: 'Name of the event' },
+      id: { type: 'string', description: 'Increasing number; send it as `Last-Event-ID` to continue after this event' },
       data: {
         type: 'string',
         contentMediaType: 'application/json',
         contentSchema,
-        description: 'More about it, as JSON',
+        description: 'Fields of the event, as JSON',
       },
     },
     required: ['event', 'data'],
@@ -232,7 +235,7 @@ function jsonContent(schema: z.ZodType, io: 'input' | 'output', components: Map<
 }
 
 /**
- * One schema as JSON Schema. Schemas in it with an id (`.meta({id})`) become components.
+ * Converts a schema to JSON Schema. A schema with an id (`.meta({id})`), here or inside, becomes a component.
  * @throws Error if two different schemas have the same id
  */
 function toSchema(schema: z.ZodType, io: 'input' | 'output', components: Map<string, Json>): Json {

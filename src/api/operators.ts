@@ -46,8 +46,8 @@ export class Operators {
 }
 
 /**
- * The operator's name for the audit log, and the organization whose log gets the entry if captures belong to no
- * organization; null: no log gets it.
+ * Returns the operator as the actor of an audit entry, and in `log` the organization whose log gets the entry
+ * if captures belong to no organization; null: no log gets it.
  */
 export function describeOperator(
   accounts: Accounts,

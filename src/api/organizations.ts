@@ -253,7 +253,7 @@ export function page(items: readonly unknown[], total: number): HandlerReply {
   return { body: items, headers: [['x-total-count', String(total)]] };
 }
 
-/** An invitation at a given time, with the names that help the invited person decide. */
+/** Describes an invitation at a given time, with the names that help the invited person decide. */
 export function showInvitation(
   accounts: AccountReads,
   invitation: Invitation,

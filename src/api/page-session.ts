@@ -51,7 +51,10 @@ export function pageSessionRoutes(checks: Checks, place: PublicPlace): ApiRoute[
   ];
 }
 
-/** The port uses TLS, a proxy in front of it says so, or the request came to the public address, which uses TLS. */
+/**
+ * Whether the client's connection uses TLS: the port uses TLS, a proxy in front of it says so, or the request
+ * came to a public address with TLS.
+ */
 function isSecure({ headers }: ApiRequest, { public_url, speaks_tls }: PublicPlace): boolean {
   if (speaks_tls || headers.get('x-forwarded-proto')?.toLowerCase() === 'https') return true;
   return public_url?.toLowerCase() === `https://${headers.get('host')?.toLowerCase()}`;

@@ -38,7 +38,7 @@ const PAGE_POLICY = [
   "frame-ancestors 'none'",
 ].join('; ');
 
-/** Makes the answer with a page, under the policy above. */
+/** Makes the answer with a page, whose content security policy is PAGE_POLICY. */
 export function pageReply(html: string): ApiReply {
   return {
     status: 200,

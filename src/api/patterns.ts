@@ -20,8 +20,9 @@ import type { DeletedView } from './deleted-scopes.ts';
 import { logTenantChange, makeTenantAudit, tenantAuditActor } from './tenant-audit.ts';
 
 /**
- * Maximum number of patterns that one page of the list reads, some kilobytes each. A page that
- * reaches this number may have few patterns, because others did not pass the filter, and has a cursor.
+ * Maximum number of patterns that one page of the list reads, some kilobytes each. A page that reaches this
+ * number may contain fewer patterns than requested, because others did not pass the filter. It still has a
+ * cursor.
  */
 const PATTERN_SCAN_ROWS = 300;
 
@@ -45,7 +46,7 @@ export function patternHandlers(services: PatternServices): Handlers {
   return { ...readHandlers(services), ...changeHandlers(services) };
 }
 
-/** The scopes that a retrieval of this caller searches, nearest first. */
+/** Returns the scopes that a retrieval of this caller searches, nearest first. */
 function scopesOf(
   { deleted }: PatternServices,
   tenant: Tenant,
@@ -166,7 +167,7 @@ function checkUniversal(patterns: PatternReads, { actor }: Tenant, patternId: st
     throw new CatalogueError('conflict', 'A starter pattern comes with the product; it cannot be deleted');
 }
 
-/** A pattern in the form in which the API returns it. */
+/** Describes a pattern in the form in which the API returns it. */
 function describePattern(pattern: Pattern) {
   const { situation, dead_ends, unlock, org_id: _org, project_id, ...told } = pattern;
   const fields = { situation, dead_ends, unlock };

@@ -195,7 +195,7 @@ function checkTenant(
     check(jwtQuery, raw.query, 'query', found);
   if (place === 'body' && (typeof source !== 'object' || source === null || Array.isArray(source))) return {};
   const schema = principal.type === 'user' ? userTenantQuery : place === 'body' ? tenantFields : tenantQuery;
-  // Fields that the endpoint's own schema has checked are not checked again.
+  // If there are violations, tenant names that the endpoint's own schema declares are not checked again.
   if (found.count > 0) {
     const declared = shapeOf(place === 'body' ? endpoint.body : endpoint.query);
     if (TENANT_NAMES.some((name) => name in declared)) return {};

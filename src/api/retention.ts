@@ -149,7 +149,7 @@ export class Retention {
   }
 
   /**
-   * Walks an organization's list, oldest first.
+   * Deletes the old items of an organization's list in portions, oldest first.
    * @param remove returns whether it has deleted the item
    */
   async #expireList<Item extends { place: ListPlace }>(

@@ -17,8 +17,8 @@ import type { PatternReads } from '../storage/ports/patterns.ts';
 import type { DeletedView } from './deleted-scopes.ts';
 
 /**
- * Each thread reports an organization over its cap on the live stream at most once per interval, as long as the thread
- * remembers the last report. It remembers that of at most `orgs` organizations.
+ * A thread reports on the live stream that an organization is over its cap, at most once in `every_ms`. It
+ * remembers the last report of at most `orgs` organizations; for others, it may report again sooner.
  */
 const CAPPED_TOLD = { every_ms: 600_000, orgs: 10_000 };
 

@@ -68,9 +68,7 @@ export class SearchedRuns {
   /** The runs in memory by organization, in the order of the organizations' last search. */
   readonly #organizations = new Map<string, ReportedRuns>();
 
-  /**
-   * @param accounts have the marks
-   */
+  /** @param accounts contain the marks of runs */
   constructor(stored: Pick<RunRecords, 'followReported'>, accounts: AccountReads) {
     this.#stored = stored;
     this.#marks = new KnownMarks(accounts);
