@@ -185,8 +185,8 @@ async function cancelForNobody(
 ): Promise<void> {
   const begins = type === 'checkout.session.completed' || type === 'customer.subscription.created';
   if (!begins || change === null || processor === null) return;
-  // Cancel only for organizations that were deleted here. Unknown organizations may belong to other services that share
-  // the account at the payment processor.
+  // Cancel only for organizations that were deleted from this service. Unknown organizations may belong to
+  // other services that share the account at the payment processor.
   if (org_ids.some((org_id) => accounts.deletions.wasDeleted({ org_id, project_id: null })))
     await processor.cancelSubscription(change.id);
 }

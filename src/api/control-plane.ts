@@ -42,7 +42,9 @@ export interface ControlPlane {
   user_epochs: SharedArrayBuffer;
   /** Shared by all server threads (src/std/shared-locks.ts). */
   event_locks: SharedArrayBuffer;
-  /** Waits until counts of other server threads are readable here; absent without other server threads. */
+  /**
+   * Waits until this thread can read the counts of other server threads; absent without other server threads.
+   */
   settle?: () => Promise<void>;
   /** After how many days each kind of data is deleted (RETENTION_DAYS…). */
   retention_days: KeptDays;

@@ -51,7 +51,7 @@ export interface SharedAccess {
    * @throws CatalogueError `unavailable` if the rows are too old
    */
   admit(request: Pick<UnroutedRequest, 'headers' | 'query'>): Promise<unknown> | null;
-  /** Headers of every answer that describe the position and age of the rows. */
+  /** Returns the headers of every answer that describe the position and age of the rows. */
   describe(): readonly (readonly [string, string])[];
 }
 
@@ -233,7 +233,7 @@ interface Segment {
   literals: Map<string, Segment>;
   /** `{name}`: any one segment. */
   parameter: Segment | null;
-  /** Routes of paths that end here, by method. */
+  /** Routes of paths that end with this segment, by method. */
   ends: Map<string, End>;
 }
 

@@ -98,7 +98,10 @@ export class DomainMetrics {
   /** Counts by thread and kind of actor. */
   readonly #remembered = new Map<string, Remembered>();
 
-  /** @param hosts the threads that have answered */
+  /**
+   * Makes the metrics.
+   * @param hosts the counters of the threads that have answered
+   */
   describe(hosts: readonly HostStats[]): Registry {
     for (const { index, kinds } of hosts)
       for (const [kind, { counts }] of Object.entries(kinds)) this.#remember(`${index} ${kind}`, counts);

@@ -76,7 +76,7 @@ export function evaluateHandlers(services: {
 
 type PostedStep = NonNullable<z.output<typeof evaluateBody>['steps']>[number];
 
-/** A step without an index gets its place in the list. */
+/** Makes a step for the monitors. A step without an index gets its place in the list as the index. */
 function placeStep(step: PostedStep, at: number): MonitorStep {
   return { ...step, step_index: step.step_index ?? at };
 }

@@ -235,7 +235,8 @@ function jsonContent(schema: z.ZodType, io: 'input' | 'output', components: Map<
 }
 
 /**
- * Converts a schema to JSON Schema. A schema with an id (`.meta({id})`), here or inside, becomes a component.
+ * Converts a schema to JSON Schema. The schema and the schemas inside it become components if they have an id
+ * (`.meta({id})`).
  * @throws Error if two different schemas have the same id
  */
 function toSchema(schema: z.ZodType, io: 'input' | 'output', components: Map<string, Json>): Json {

@@ -91,7 +91,7 @@ function readTrace(body: z.output<typeof traceBody>): { trace: Trace; style: 'le
   const { manifest, calls } = body;
   const from = manifest ?? body;
   const head = {
-    // The schema guarantees that one of the two is present.
+    // The schema guarantees that the body has a manifest or a `trace_id`.
     trace_id: from.trace_id!,
     run_id: from.run_id ?? '',
     task: from.task ?? '',

@@ -32,7 +32,10 @@ export class UnfinishedDeletions {
     ]);
   }
 
-  /** A large project may take longer than the interval between calls, so only one resumption runs at a time. */
+  /**
+   * Resumes the removal of data. A large project may take longer than the interval between calls, so only one
+   * resumption runs at a time.
+   */
   async #resumeContent(): Promise<void> {
     if (this.#isInContent) return;
     this.#isInContent = true;

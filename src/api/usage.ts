@@ -21,7 +21,9 @@ const DAY_MS = 86_400_000;
 
 interface UsageServices {
   stores: Stores;
-  /** Waits until counts of other server threads are readable here; absent without other server threads. */
+  /**
+   * Waits until this thread can read the counts of other server threads; absent without other server threads.
+   */
   settle?: () => Promise<void>;
 }
 

@@ -13,7 +13,7 @@ export class UserEpochs {
     this.#counters = new Int32Array(memory);
   }
 
-  /** Memory for {@link UserEpochs}, to be shared by all threads. */
+  /** Allocates the memory for {@link UserEpochs}, which all threads share. */
   static allocate(): SharedArrayBuffer {
     return new SharedArrayBuffer(COUNTERS * Int32Array.BYTES_PER_ELEMENT);
   }

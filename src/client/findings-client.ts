@@ -192,7 +192,8 @@ function toFinding(wire: WireFinding): Finding {
 }
 
 /**
- * @throws TypeError for a filter that is not a text; null means no filter
+ * Makes the filter of a request. null and undefined mean no filter.
+ * @throws TypeError for any other filter that is not a text
  */
 function toFilter({ filePath, findingType }: FindingFilter): { file_path?: string; finding_type?: string } {
   return {

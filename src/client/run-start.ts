@@ -105,7 +105,7 @@ function copyMetadata(
   }
 }
 
-/** @returns why the service would refuse the metadata; null if it accepts the metadata */
+/** Finds out why the service would refuse the metadata; null: it accepts the metadata. */
 function findFault(metadata: unknown): string | null {
   if (typeof metadata !== 'object' || metadata === null || Array.isArray(metadata))
     return 'it is not an object';

@@ -21,7 +21,10 @@ export class SeenPosition {
     return this.#position === 0 ? {} : { [NAME]: String(this.#position) };
   }
 
-  /** @param told the header of an answer */
+  /**
+   * Notes the position of an answer. A lower position than the known one is ignored.
+   * @param told the header of the answer
+   */
   note(told: string | string[] | null | undefined): void {
     if (typeof told !== 'string' || !/^\d{1,15}$/.test(told) || Number(told) < this.#position) return;
     this.#position = Number(told);

@@ -268,7 +268,10 @@ export class Sender {
     if (this.#timer === null && this.#busy.size === 0) this.#wakeSoon();
   }
 
-  /** @param waitMs 0: as soon as the agent's code returns to the event loop */
+  /**
+   * Wakes the sender after a time.
+   * @param waitMs 0: as soon as the agent's code returns to the event loop
+   */
   #wake(waitMs: number): void {
     this.#disarm();
     this.#timer = this.#schedule(waitMs);

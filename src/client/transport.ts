@@ -39,6 +39,7 @@ export interface OpenAnswer {
   contentType: string;
   chunks: AsyncIterable<Uint8Array>;
   /**
+   * Ends the connection.
    * @param reason the error that the reader of the chunks gets
    */
   destroy(reason?: Error): void;

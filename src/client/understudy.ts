@@ -99,7 +99,7 @@ const owners = new WeakMap<Run, Understudy>();
 /** How long `flush` and `close` wait by default. */
 const FLUSH_MS = 10_000;
 
-/** The current run of any client; null outside of runs. */
+/** Returns the current run of any client; null outside of runs. */
 export function currentRun(): Run | null {
   return ambient.find(() => true);
 }
@@ -184,7 +184,7 @@ export class Understudy implements AsyncDisposable {
     return ambient.find((run) => owners.get(run) === this);
   }
 
-  /** The difficulty of a text, from 0 to 1; 0.5 for ''. */
+  /** Estimates the difficulty of a text, from 0 to 1; 0.5 for a text without words. */
   scoreStep(text: string): number {
     return scoreStep(text);
   }

@@ -121,14 +121,15 @@ export function endpoint<const E extends Endpoint>(declared: E): E {
 }
 
 /**
- * Every path of an endpoint: the declared path, its aliases, and the path without its version (document 2, Versioning).
+ * Lists the paths of an endpoint: the declared path, its aliases, and the path without its version (document
+ * 2, Versioning).
  */
 export function pathsOf({ path, aliases = [] }: Endpoint): string[] {
   const unversioned = path.startsWith('/v1/') ? [path.slice('/v1'.length)] : [];
   return [...new Set([path, ...aliases, ...unversioned])];
 }
 
-/** The names inside `{}` of a declared path, in order. */
+/** Lists the names inside `{}` of a declared path, in order. */
 export function pathParameters(path: string): string[] {
   return [...path.matchAll(/\{(\w+)\}/g)].map((match) => match[1]!);
 }

@@ -206,7 +206,7 @@ function heldInteger(ge: number, le: number) {
   }, wholeNumber());
 }
 
-/** `limit` and `offset` of a listing's query. */
+/** Makes the fields `limit` and `offset` of a listing's query. */
 export function pageFields() {
   return {
     limit: heldInteger(1, PAGE_LIMIT_MAX).default(PAGE_LIMIT_DEFAULT),

@@ -48,7 +48,7 @@ export interface EventStream {
 export interface EventSink {
   /** Sends bytes that are whole events or comments. @returns false if the reader has disconnected or was dropped */
   write(bytes: Uint8Array): boolean;
-  /** Bytes that were written here and that the network has not yet accepted. */
+  /** Bytes that were written to this sink and that the network has not yet accepted. */
   readonly buffered_bytes: number;
   /**
    * Calls the listener when the network accepts bytes again. If it accepts them already, the call comes at the end of

@@ -108,7 +108,11 @@ export function describeExchange(
   };
 }
 
-/** Every failed exchange has a cause. If no other cause is known, the client ended it. */
+/**
+ * Finds the cause of an exchange's end; undefined for an exchange that succeeded. Without a known cause, the
+ * client has ended an exchange that was aborted or has no answer, and the upstream's status is the cause if
+ * it is 400 or above.
+ */
 function findEnd({ end_cause, aborted, status }: ExchangeCourse): EndCause | undefined {
   if (end_cause !== undefined) return end_cause;
   if (aborted || status === 0) return 'client_gone';

@@ -69,8 +69,8 @@ export class Gateway {
       void answerAdmin(stream, this.#admin, this.routes.rows, this.#hosts);
       return;
     }
-    // Clients cannot open a tunnel on this port. The parser accepts CONNECT with a path as its
-    // target, so it is refused here.
+    // Clients cannot open a tunnel on this port. The parser accepts CONNECT with a path as its target, so
+    // this handler must refuse it.
     if (head.method === 'CONNECT') {
       replyError(stream, new CatalogueError('method_not_allowed'));
       return;

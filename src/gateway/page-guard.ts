@@ -1,8 +1,7 @@
 /**
- * Refuses requests of web pages to routes that need no credential of the client: the admin routes,
- * and routes of `GW_ROUTES` that add the operator's credential. A page can send requests here
- * through the browser of a person who can reach the port, and with DNS rebinding it can read the
- * answers. Server threads.
+ * Refuses requests of web pages to routes that need no credential of the client: the admin routes, and routes
+ * of `GW_ROUTES` that add the operator's credential. A page can send requests to these routes through the
+ * browser of a person who can reach the port, and with DNS rebinding it can read the answers. Server threads.
  */
 import { CatalogueError } from '../errors.ts';
 import { type AllowedHosts, FOREIGN_HOST } from '../http/allowed-hosts.ts';
@@ -11,8 +10,8 @@ import type { RequestHead } from '../http/http-stream.ts';
 /**
  * Refuses a request of a web page.
  * @param what names the routes in the error text
- * @throws CatalogueError `foreign_host` for a host name that DNS could point here; `cross_site` for a page of another
- * site
+ * @throws CatalogueError `foreign_host` for a host name that DNS could point to this machine; `cross_site`
+ * for a page of another site
  */
 export function refusePages({ method, headers }: RequestHead, hosts: AllowedHosts, what: string): void {
   if (!hosts.allows(findHost(headers))) throw new CatalogueError('foreign_host', FOREIGN_HOST);

@@ -39,12 +39,12 @@ export class BusyPoll {
     return this.#isPolling;
   }
 
-  /** A request has arrived. */
+  /** Notes that a request has arrived. */
   open(): void {
     this.#open++;
   }
 
-  /** A request was answered. */
+  /** Notes that a request was answered, and starts to poll if no other request is open. */
   close(): void {
     this.#open--;
     if (this.#busyPollMs === 0) return;

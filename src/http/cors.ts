@@ -36,7 +36,7 @@ export class CorsPolicy {
     return origin === undefined || this.#origins.has(origin);
   }
 
-  /** Headers of every answer to a request with that `Origin`. */
+  /** Returns the headers of every answer to a request with that `Origin`. */
   headersFor(origin: string | undefined): Headers {
     if (origin === undefined || !this.allows(origin)) return this.#vary;
     return [

@@ -390,7 +390,7 @@ export class NativeStream extends HttpStream {
   }
 }
 
-/** One byte per character: the native library would write a string as UTF-8. */
+/** Converts a text to one byte per character, because the native library would write a string as UTF-8. */
 function toWire(text: string): string | Buffer {
   return NOT_ASCII.test(text) ? Buffer.from(text, 'latin1') : text;
 }

@@ -1,7 +1,6 @@
 /**
- * A stream on node:http. Server threads. Unlike on the other server, each written chunk is copied:
- * the owner reuses the chunk's memory after `flush`, but Node may keep the chunk until the system
- * has accepted it.
+ * A stream on node:http. Server threads. Unlike on uWebSockets.js, each written chunk is copied: the owner
+ * reuses the chunk's memory after `flush`, but Node may keep the chunk until the system has accepted it.
  */
 
 import type { IncomingMessage, ServerResponse } from 'node:http';

@@ -55,7 +55,7 @@ export interface ThreadServices {
   compute: ComputeTask | null;
 }
 
-/** What the thread's entry module provides. The other HostParts are made here. */
+/** The parts that the thread's entry module provides. {@link runActorThread} makes the other HostParts. */
 interface ThreadParts extends Pick<HostParts, 'kinds' | 'journal' | 'report'> {
   adapters:
     | Readonly<Record<string, EffectAdapter>>

@@ -59,7 +59,7 @@ type ClientDoor = (index: number, end: LinkEnd) => void;
 interface OuterHost {
   connectClient(end: LinkEnd): void;
   connectPeer(index: number, end: LinkEnd): void;
-  /** null while the host is down. */
+  /** Returns the host's counters; null while the host is down. */
   stats(): HostStats | null | Promise<HostStats | null>;
 }
 

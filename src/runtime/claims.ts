@@ -40,12 +40,15 @@ export class Claims {
     this.#words = new Int32Array(words);
   }
 
-  /** @param hash hash of the address */
+  /**
+   * Returns the slot of an address.
+   * @param hash hash of the address
+   */
   slotOf(hash: number): number {
     return hash & (SLOTS - 1);
   }
 
-  /** The owner of a slot; null: the slot is unclaimed. */
+  /** Returns the owner of a slot; null: the slot is unclaimed. */
   ownerOf(slot: number): number | null {
     const word = Atomics.load(this.#words, slot) & OWNER_MASK;
     return word === 0 ? null : word - 1;

@@ -30,7 +30,7 @@ export class DeadLetters {
     this.#counts[reason] = (this.#counts[reason] ?? 0) + 1;
   }
 
-  /** Counts by reason; a reason that never occurred is absent. */
+  /** Returns the counts by reason. A reason that never occurred is absent. */
   counts(): Partial<Record<DeadLetterReason, number>> {
     return { ...this.#counts };
   }

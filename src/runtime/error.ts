@@ -76,12 +76,12 @@ export class RuntimeError extends Error {
   }
 }
 
-/** The data of a failure that the runtime reports. */
+/** Makes the data of a failure that the runtime reports. */
 export function runtimeError(code: RuntimeErrorCode, message: string): ErrorData {
   return { code, message, retryable: RUNTIME_ERRORS[code].retryable };
 }
 
-/** Any thrown value as text, for logs and dead letters. */
+/** Describes any thrown value as a text. */
 export function describeError(thrown: unknown): string {
   return thrown instanceof Error ? `${thrown.name}: ${thrown.message}` : String(thrown);
 }

@@ -149,7 +149,7 @@ export class ActorHost {
   }
 
   /**
-   * Takes a link to a client, whose frames are then delivered here.
+   * Takes a link to a client, whose frames this host then receives.
    * @param isOwn whether the client is on the host's own thread
    */
   attachClient(link: Link, isOwn = false): void {

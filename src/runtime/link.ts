@@ -39,11 +39,11 @@ export type Frame =
  * the payload itself is passed.
  */
 export abstract class PackablePayload {
-  /** The short form: plain data. */
+  /** Returns the short form, which is plain data. */
   abstract pack(): unknown;
 }
 
-/** A payload in the form that another thread receives. */
+/** Returns a payload in the form that another thread receives. */
 export function packPayload(payload: unknown): unknown {
   return payload instanceof PackablePayload ? payload.pack() : payload;
 }

@@ -21,7 +21,10 @@ class LocalEnd implements Link {
   #isClosed = false;
   #sent = 0;
 
-  /** The other end handles the frame before this returns. Exceptions of the other end are thrown here. */
+  /**
+   * Passes the frame to the other end, which handles it before this method returns. Throws the exceptions of
+   * the other end.
+   */
   send(frame: Frame): boolean {
     if (this.#isClosed) return false;
     this.#sent++;

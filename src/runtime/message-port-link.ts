@@ -371,7 +371,10 @@ function encodeHead(frame: Frame): unknown[] {
   }
 }
 
-/** The inverse of encodeHead. Both ends are the same program, so the layout is not validated. */
+/**
+ * Reads a frame that `encodeHead` has written. Both ends are the same program, so the layout is not
+ * validated.
+ */
 function decodeHead(head: unknown[], bodies: readonly Uint8Array[]): Frame {
   const type = TYPES[head[0] as number];
   switch (type) {

@@ -16,7 +16,10 @@ export interface ActorAddress {
  */
 export const MAX_KEY_LENGTH = 512;
 
-/** False for keys that are empty, too long, or not Unicode (half a surrogate pair changes when it is encoded). */
+/**
+ * Whether a key may be used. It may not be empty, longer than MAX_KEY_LENGTH, or invalid Unicode: half a
+ * surrogate pair changes when it is encoded.
+ */
 export function isValidKey(key: string): boolean {
   return key.length > 0 && key.length <= MAX_KEY_LENGTH && key.isWellFormed();
 }
@@ -88,6 +91,7 @@ export type Effect =
 /** Sends a message to an actor without an answer. Implemented by clients and by every handler's context. */
 export interface Teller {
   /**
+   * Sends the message.
    * @returns false if the message was refused at once (it is then a dead letter)
    */
   tell(to: ActorAddress, name: string, payload: unknown, bodies?: readonly Uint8Array[]): boolean;
@@ -199,15 +203,18 @@ interface SnapshotRule<State> {
   every_events: number;
   /** Whether a snapshot is due after an event that leads to this state. Pure. */
   isDue?(state: State): boolean;
-  /** The state as plain data. */
+  /** Returns the state as plain data. */
   encode(state: State): unknown;
-  /** The state from data of any version up to `version`. */
+  /** Makes the state from data of any version up to `version`. */
   decode(data: unknown, version: number): State;
 }
 
 /** Makes a kind persistent: every change of its state is an event. */
 interface Persistence<State, Event> {
-  /** The state after the event. Pure; used live and in replay; must accept every event that was ever written. */
+  /**
+   * Returns the state after the event. Pure; used live and in replay; must accept every event that was ever
+   * written.
+   */
   apply(state: State, event: Event): State;
   /**
    * The rows for other readers that are written with the event. Pure; called once, when the event is recorded, never in
@@ -236,7 +243,7 @@ interface Persistence<State, Event> {
  */
 export interface Behaviour<Messages extends Protocol<Messages>, State, Event = never, Internal = object> {
   readonly kind: string;
-  /** The state of an actor without history. */
+  /** Makes the state of an actor without history. */
   initial(key: string): State;
   /** One handler for each message of the protocol. */
   readonly handlers: {
@@ -271,14 +278,15 @@ export interface Placement {
   moving?: ClaimTable;
 }
 
-/** The number of hosts on actor threads and server threads. */
+/** Counts the hosts on actor threads and server threads. */
 export function countHosts({ hosts, servers }: Placement): number {
   return hosts + (servers?.hosts ?? 0);
 }
 
 /**
- * The host of an address. A kind with a pin has its pinned host, unless its actors run on server threads. An actor of a
- * moving kind has the host that claimed it, if there is one. Otherwise the hash decides.
+ * Finds the host of an address. A kind with a pin has its pinned host, unless its actors run on server
+ * threads. An actor of a moving kind has the host that claimed it, if there is one. Otherwise the hash
+ * decides.
  * @returns 0 … countHosts(placement) − 1; at the same moment the same in every thread of a process
  */
 export function placeAddress(placement: Placement, to: ActorAddress): number {

@@ -65,7 +65,7 @@ export interface StartedActors {
   isReady(): Promise<Probed>;
 }
 
-/** Memory that all server threads share. */
+/** Allocates the memory that all server threads share. */
 export function allocateShared() {
   return {
     // The store thread of a box that shares its main database; main.ts starts it.
@@ -118,7 +118,7 @@ export async function startActors(starting: Starting): Promise<StartedActors> {
   return { threads, placement, client, compute, isReady: async () => client.isUp(0) && client.isUp(ownHost) };
 }
 
-/** The main thread's host of actors, linked with the actor threads. */
+/** Starts the main thread's host of actors, and links it with the actor threads. */
 function startOwnHost(
   { config, shared, log }: Starting,
   threads: ActorThreads,
@@ -167,7 +167,10 @@ function hostOptions({ config, parts, shared, memory }: Starting): HostOptions {
   };
 }
 
-/** If there is an API, the kinds of `SERVER_KINDS` run on the server threads. */
+/**
+ * Decides where actors run: all kinds on the actor threads and, if there is an API, the kinds of
+ * `SERVER_KINDS` on the server threads.
+ */
 function placeActors({ actor_threads, server_threads }: Config, parts: Parts): Placement {
   const placement = { hosts: actor_threads, pins: PINS };
   if (!parts.api) return placement;

@@ -189,7 +189,7 @@ async function openThreadEmbedder(
   return openEmbedder(choice, compute, computeThreads);
 }
 
-/** The adapters that read and write rows for the actors. */
+/** Makes the adapters that read and write rows for the actors. */
 function storeAdapters(
   options: HostOptions,
   tables: Tables,
@@ -205,7 +205,7 @@ function storeAdapters(
 }
 
 /**
- * The adapters of the pattern index and the pattern maker. The pattern store is opened at its first
+ * Makes the adapters of the pattern index and the pattern maker. The pattern store is opened at its first
  * use.
  */
 function patternAdapters(

@@ -52,8 +52,8 @@ const CAPTURE_LIST = {
    */
   reading_ms: 5,
   /**
-   * Before a question is answered, older reported runs are read for at most this time. The rest is
-   * read between questions.
+   * Before a question is answered, older reported runs are read for at most this time. Further ones are read
+   * between questions.
    */
   reported_ms: 50,
   pause_ms: 15,
@@ -197,7 +197,7 @@ export class CaptureList {
   catchUp(): void {
     const reportedUntil = performance.now() + CAPTURE_LIST.reported_ms;
     this.#isReportedMore = this.#words.followReported(() => performance.now() < reportedUntil);
-    // After an answer from only the newest exchanges, the rest is read between questions.
+    // Once answers come from only the newest exchanges, the older ones are read between questions.
     const until = performance.now() + (this.#newest === null ? this.#catchUpMs : 0);
     while (this.#runs.last_id < this.#lastId && performance.now() < until) this.#guard(() => this.#addSome());
     this.#followNewest();
@@ -270,8 +270,8 @@ export class CaptureList {
   }
 
   /**
-   * The list that contains a run. If the full list has dropped the run or has not read it yet, the
-   * result is a list of this run alone.
+   * Returns the list that contains a run. If the full list has dropped the run or has not read it yet, this
+   * is a list of the run alone.
    */
   listOf(runId: string): CapturedRuns {
     return this.#guard(() => {

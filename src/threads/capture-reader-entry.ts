@@ -471,8 +471,8 @@ function startPage(): HasTime {
 }
 
 /**
- * The time starts when it is first asked for, so that earlier work, such as a full-text search, does not count as
- * reading.
+ * Makes a function that returns whether there is still time. The time starts at its first call, so that
+ * earlier work, such as a full-text search, does not count as reading.
  */
 function startTime(ms = CAPTURE_LIST_READING_MS): HasTime {
   let until: number | null = null;

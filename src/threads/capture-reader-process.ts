@@ -224,7 +224,7 @@ export class CaptureReaderProcess implements CaptureAsker {
   }
 }
 
-/** The reader of a service. Its process starts with the first question. */
+/** Makes the capture reader of a service. Its process starts with the first question. */
 export function openCaptureReader(config: Config, log: Log): CaptureReaderProcess {
   const { capture, data_dir, data_key, relegation, relegation_wires, version } = config;
   const place = capture.read_from;

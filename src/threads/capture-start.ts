@@ -24,7 +24,8 @@ export async function openCapture(
     throw Object.assign(new Error(`CAPTURE_BUCKET_URL: ${(thrown as Error).message}`), { code: 'ECAPTURE' });
   }
   try {
-    // Created here, because a failure here is an error of the file system that names the path.
+    // Create the folder on this thread: if that fails, the error is one of the file system, and it names the
+    // path.
     makeFolder(dirname(db));
     await writer.open();
   } catch (thrown) {

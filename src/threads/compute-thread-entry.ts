@@ -32,7 +32,9 @@ interface LoadedModel {
  * needed.
  */
 const loading = new Map<string, Promise<LoadedModel>>();
-/** Maximum number of loaded models: the configured one, a former one, and one that replaces it. */
+/**
+ * Maximum number of loaded models: the configured one and two others. A task that needs a further one fails.
+ */
 const MODELS_MAX = 3;
 
 /** Loads a model with the first task that needs it, once per thread. A failed load is tried again. */

@@ -1,7 +1,6 @@
 /**
- * Controls the exporting capture reader: starts it with the service, restarts it with a growing
- * delay after an unexpected end, and gives it time to send the rest when the service stops. Main
- * thread.
+ * Controls the exporting capture reader: starts it with the service, restarts it with a growing delay after
+ * an unexpected end, and gives it time to send the remaining spans when the service stops. Main thread.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -76,7 +75,10 @@ export class OtelExportProcess {
     };
   }
 
-  /** Ends the process within `OTEL_EXPORT.stop_ms`. The rest is exported after the next start. */
+  /**
+   * Ends the process within `OTEL_EXPORT.stop_ms`. Exchanges that are not exported by then are exported after
+   * the next start.
+   */
   async close(): Promise<void> {
     this.#isClosed = true;
     if (this.#restart !== null) clearTimeout(this.#restart);

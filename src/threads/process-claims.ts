@@ -66,7 +66,7 @@ export class ProcessClaims {
     if (!api) await settleRekey(this.#config, this.#log);
   }
 
-  /** Tells processes that wait for the claims that this one is ending. */
+  /** Informs processes that wait for the claims that this process is ending. */
   announceEnd(): void {
     for (const claim of this.#claims) claim.announceEnd();
   }

@@ -32,8 +32,8 @@ export async function startProxy(
   descriptors: number,
 ): Promise<ProxyThread> {
   const { host, port, hosts, keys, blind } = proxy!;
-  // Opened on this thread, because an error loses its class between threads. Imported only here,
-  // because the import is slow.
+  // This call checks the authority's files on this thread, because an error would lose its class between
+  // threads. The module is imported only now, because the import is slow.
   const { openAuthority } = await import('../proxy/authority.ts');
   await openAuthority(data_dir, listDomains(hosts), systemClock.wallMs());
   const thread = new ProxyThread({

@@ -195,7 +195,10 @@ class ControlledServer implements ServerThreadControl {
   }
 }
 
-/** The part of the shared memory that belongs to this server. The main thread's server has the first part. */
+/**
+ * Returns the part of the memory for captured exchanges that belongs to this server; null without such
+ * memory. The main thread's server has the first part.
+ */
 function ownMemory({ memory, host, placement }: ServerThreadTask, servers: number): MemoryPart | null {
   return memory === null ? null : new MemoryPart(memory, host - placement.hosts, servers);
 }

@@ -49,7 +49,7 @@ export interface ServerThreadControl extends Omit<ThreadCapture, 'settle'> {
   connectClient(end: LinkEnd): void;
   /** Connects the host to another host. */
   connectPeer(index: number, end: LinkEnd): void;
-  /** null while there is no host. */
+  /** Returns the counters of the host of actors; null while there is no host. */
   hostStats(): HostStats | null;
   /** Starts the listeners. Resolves when they listen. */
   start(): Promise<void>;

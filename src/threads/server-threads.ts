@@ -213,8 +213,8 @@ export class ServerThreads {
 }
 
 /**
- * The main thread's host has the first number after the actor threads; the additional servers have
- * the next ones.
+ * Returns the number of a server thread's host. The main thread's host has the first number after the actor
+ * threads; the additional servers have the next ones.
  */
 function hostOf({ placement }: ServerThreadsOptions, at: number): number {
   return placement.hosts + 1 + at;

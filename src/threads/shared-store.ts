@@ -61,7 +61,7 @@ export class SharedStore {
   #isClosed = false;
 
   /**
-   * Connects, and brings the view up to date.
+   * Starts the thread, which connects to the database and brings the view up to date.
    * @throws Error of one line: why the database cannot be used
    */
   static async start(place: SharedStorePlace, memory: SharedStoreMemory, log: Log): Promise<SharedStore> {

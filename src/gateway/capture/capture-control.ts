@@ -55,9 +55,9 @@ export interface RelegationState {
   readonly mode: 'on' | 'shadow';
   /** null while no student is loaded. */
   readonly facts: StudentFacts | null;
-  /** The results of the comparisons; null while unknown. */
+  /** Reads the results of the comparisons; null while they are unknown. */
   describeWatch(): Promise<WatchReport | null>;
-  /** The ledger as it was last written; null when it cannot be read. */
+  /** Reads the ledger as it was last written; null when it cannot be read. */
   readKeptLedger(): Promise<LedgerReport | null>;
 }
 
@@ -103,7 +103,7 @@ export class CaptureControl {
     this.#options = options;
   }
 
-  /** The stats record (document 4, "Gateway"). */
+  /** Makes the stats record (document 4, "Gateway"). */
   async stats(): Promise<object> {
     const { writer, version, db_path, max_queue, connections, framing_guard, otel, proxy, databases } =
       this.#options;
@@ -146,14 +146,14 @@ export class CaptureControl {
     };
   }
 
-  /** The state of capture, without asking the writer. */
+  /** Judges the state of capture, without asking the writer. */
   async health(): Promise<CaptureHealth> {
     return this.#judge(await this.#sum());
   }
 
   /**
-   * The result of the readiness check: why the gateway accepts no more requests, and the status of
-   * capture.
+   * Makes the result of the readiness check: why the gateway should get no more requests (null: it may), and
+   * the status of capture.
    */
   async readiness(): Promise<{ refusal: string | null; capture: CaptureHealth['status'] }> {
     return { refusal: this.#options.refusal?.() ?? null, capture: (await this.health()).status };

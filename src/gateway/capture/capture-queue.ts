@@ -1,12 +1,11 @@
 /**
- * A bounded queue of finished exchanges between traffic and the capture writer. It sends them in batches, sends a batch
- * again that could not be written, for example because the disk is full, and drops (and counts) exchanges when there is
- * no room. Traffic never waits here for the writer.
- * Server threads, one each.
+ * A bounded queue of finished exchanges between traffic and the capture writer. It sends them in batches,
+ * sends a batch again that could not be written, for example because the disk is full, and drops (and counts)
+ * exchanges when there is no room. Traffic never waits for the writer. Server threads, one each.
  *
- * `attempted = captured + dropped + in_flight` holds at every moment, because in_flight is computed from the other
- * three in one synchronous read. An exchange leaves in_flight once: it becomes captured or dropped, or `cancel` takes
- * it out of attempted.
+ * `attempted = captured + dropped + in_flight` holds at every moment, because in_flight is computed from the
+ * other three in one synchronous read. An exchange leaves in_flight once: it becomes captured or dropped, or
+ * `cancel` takes it out of attempted.
  */
 
 import {
@@ -154,7 +153,7 @@ function makeBatch(): Batch {
   return { content: null, exchanges: 0, aborted: 0, counts: new Map(), bytes: 0, first: 0, sent_at_ms: 0 };
 }
 
-/** The provider's count, created when missing. */
+/** Returns the provider's count, which is created if it is missing. */
 function openCount(counts: Map<string, ProviderCount>, provider: string): ProviderCount {
   let count = counts.get(provider);
   if (count === undefined) {
@@ -347,9 +346,9 @@ export class CaptureQueue implements ByteBudget {
   }
 
   /**
-   * Ends the queue when the process ends: waits until everything is captured, at most until the
-   * deadline, and then drops the rest. @returns how many exchanges were dropped, how many of them
-   * the writer has received and may still store, and why; null: none was dropped
+   * Ends the queue when the process ends: waits until everything is captured, at most until the deadline, and
+   * then drops the exchanges that are left. @returns how many exchanges were dropped, how many of them the
+   * writer has received and may still store, and why; null: none was dropped
    */
   async end(deadlineMs: number): Promise<LeftAtStop | null> {
     let reason = '';
@@ -473,7 +472,7 @@ export class CaptureQueue implements ByteBudget {
           this.#retryLater(batch);
           this.#discourage(error);
         } else {
-          // All other batches may have waited behind this one.
+          // All other batches may have waited until this batch could be written.
           this.#retryAfterMs = 0;
           const isKilled = this.#isKilled || cause === 'writer_killed';
           this.#dropBatch(batch, isKilled ? 'writer_killed' : 'lost_with_writer');
@@ -548,8 +547,8 @@ export class CaptureQueue implements ByteBudget {
   }
 
   /**
-   * The cause for which an exchange is dropped now: `writer_killed` if capture is stopped; the writer's failure if
-   * writing fails now, unless the writer is only busy; otherwise the given cause.
+   * Returns the cause for which an exchange is dropped now: `writer_killed` if capture is stopped; the
+   * writer's failure if writing fails now, unless the writer is only busy; otherwise the given cause.
    */
   #causeAtDoor(otherwise: 'queue_full' | 'bytes_full'): DropCause {
     if (this.#isKilled) return 'writer_killed';

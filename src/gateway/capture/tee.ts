@@ -25,7 +25,7 @@ export interface ByteBudget {
   release(bytes: number): void;
   /** Marks a large open exchange, which can be given up when others need room. */
   enlist(tee: Tee): void;
-  /** The exchange no longer holds bytes, or is closed. */
+  /** Removes the mark of an exchange that no longer holds bytes, or is closed. */
   delist(tee: Tee): void;
 }
 
@@ -33,7 +33,7 @@ export interface ByteBudget {
 export interface BodyMemory {
   /** Returns a cell of that size, or the longest available one for the beginning. */
   take(bytes: number): Uint8Array;
-  /** A fast `into.set(from, at)`. */
+  /** Copies bytes like `into.set(from, at)`, but faster. */
   copy(from: Uint8Array, into: Uint8Array, at: number): void;
   /** Like `copy`, for a copy that this thread does not read. */
   copyAside(from: Uint8Array, into: Uint8Array, at: number): void;
@@ -232,8 +232,8 @@ export class Tee {
   }
 
   /**
-   * Maximum bytes that are kept of a body. If the announced length exceeds the bound, only the
-   * beginning is kept.
+   * Returns the maximum number of bytes that are kept of a body. If the announced length exceeds the bound,
+   * only the beginning is kept.
    */
   #mostOf({ announced_bytes }: BodyCopy): number {
     const most = this.#bodyBytesMax;

@@ -278,7 +278,7 @@ export class TunnelCapture implements TunnelTap {
   }
 
   /**
-   * When the message that is being read arrived, or the current time if none is; by
+   * Returns when the message that is being read arrived, or the current time if no message is being read; by
    * `performance.now()`.
    */
   #now(): number {
@@ -327,7 +327,10 @@ export class TunnelCapture implements TunnelTap {
   }
 }
 
-/** The time now, by both clocks. */
+/**
+ * Reads the present time from both clocks: `at` by `performance.now()`, `at_ms` in milliseconds since the
+ * epoch.
+ */
 function tellTime(): { at: number; at_ms: number } {
   return { at: performance.now(), at_ms: Date.now() };
 }

@@ -74,7 +74,8 @@ export class ConnectionPool implements ConnectionOwner {
   }
 
   /**
-   * From now on no connection is kept after its answer. Requests in progress and later ones still get their answers.
+   * Closes idle connections. From now on, no connection is kept after its answer. Requests in progress and
+   * later ones still get their answers.
    */
   close(): void {
     this.#isClosing = true;

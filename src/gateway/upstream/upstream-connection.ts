@@ -283,9 +283,9 @@ export class UpstreamConnection implements ResponseSink {
   }
 
   /**
-   * Node destroys a stream whose write fails, together with received bytes that were not read yet.
-   * So if the upstream has closed the connection, this hides the failure from the stream, and
-   * received bytes are read first.
+   * Makes the received bytes readable after a failed write. Node destroys a stream whose write fails,
+   * together with received bytes that were not read yet. So this function hides the failure from the stream
+   * if the upstream has closed the connection.
    */
   #outliveFailedWrites(socket: Socket): void {
     const write = socket._write;
@@ -355,9 +355,9 @@ export class UpstreamConnection implements ResponseSink {
   }
 
   /**
-   * Writes directly to the socket as much as the system accepts at once, because writing through
-   * the stream takes twice as long. The rest waits in the stream, so its memory must stay unchanged
-   * until the exchange ends.
+   * Writes directly to the socket as much as the system accepts at once, because writing through the stream
+   * takes twice as long. The remaining bytes wait in the stream, so their memory must stay unchanged until
+   * the exchange ends.
    */
   #writeWhole(head: string, body: Buffer): void {
     const socket = this.#socket!;
@@ -444,9 +444,8 @@ export class UpstreamConnection implements ResponseSink {
       // then fails and reveals the reset.
       socket.write(NOTHING, (error) => this.#finish(error == null && this.#hasEnded()));
     } else {
-      // An empty write would wait behind the upload, which an upstream that has ended may never
-      // read. But after such a reset, the waiting upload is retried in the same tick, and that
-      // write fails.
+      // An empty write would wait behind the upload, which an upstream that has ended may never read. It is
+      // not needed: after a reset, the waiting upload is retried in the same tick, and that write fails.
       setImmediate(() => this.#finish(this.#hasEnded()));
     }
   }

@@ -113,7 +113,7 @@ export const UNBOUNDED = 2 ** 30;
 export const NO_TIMERS: Cell['timers'] = new Map();
 export const NO_REPLIES: Cell['replies'] = new Map();
 
-/** A kind without actors in memory. */
+/** Makes a kind without actors in memory. */
 export function createKind(behaviour: AnyBehaviour, policy: KindPolicy): Kind {
   return {
     name: behaviour.kind,

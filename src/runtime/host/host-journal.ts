@@ -260,7 +260,7 @@ export class HostJournal {
   }
 }
 
-/** The address as a key of maps. */
+/** Writes an address as a text that can be the key of a map. */
 export function addressText(address: ActorAddress): string {
   return `${address.kind}\0${address.key}`;
 }

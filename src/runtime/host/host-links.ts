@@ -55,7 +55,7 @@ export class HostLinks {
     if (links?.size === 0) this.#subscribers.delete(topic);
   }
 
-  /** The links that subscribe to the topic; undefined if none does. */
+  /** Returns the links that subscribe to the topic; undefined if none does. */
   subscribers(topic: string): Iterable<Link> | undefined {
     return this.#subscribers.get(topic);
   }

@@ -105,7 +105,10 @@ export class Lifecycle {
     }
   }
 
-  /** @throws if the history is damaged, or `activated` fails */
+  /**
+   * Restores the actor's state, and runs `activated`.
+   * @throws if the history is damaged, or `activated` fails
+   */
   #begin(cell: Cell, stored: StoredActor | null): void {
     this.#parts.journal.restore(cell, stored);
     cell.status = 'ready';
