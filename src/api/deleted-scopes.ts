@@ -1,8 +1,8 @@
 /**
- * Knows which projects and organizations are deleted. As soon as a deletion is answered, the data of
- * the project or organization is neither returned nor accepted, even if some of it is still on the
- * disk. A thread's cache is valid until the next revocation, and a deletion counts as a revocation.
- * So a request only needs to compare a counter. Server threads.
+ * Tells which projects and organizations are deleted. As soon as a deletion is answered, the data of the
+ * project or organization is neither returned nor accepted, even if some of it is still on the disk. A
+ * thread's cache is valid until the next revocation, and a deletion counts as a revocation. So a request only
+ * needs to compare a counter. Server threads.
  */
 import type { Revocations } from '../auth/revocations.ts';
 import type { Tenant } from '../domain/tenant.ts';

@@ -141,7 +141,7 @@ export class Forward implements AnswerHandler {
   readonly #ownsBody: boolean;
   readonly #startedAt: number;
   readonly #startedAtMs: number;
-  /** The connection that carries the request, until the answer ends. */
+  /** The connection on which the request is sent, until the answer ends. */
   #connection: UpstreamConnection | null = null;
   #sent: UpstreamRequest | null = null;
   #retries = 0;

@@ -66,7 +66,7 @@ export function sendEventStream(
   stream.writeHead(status, headerLines, { kind: 'chunked' });
   const sink = new StreamSink(stream);
   stream.events = sink;
-  // Release the request, because a stream lives for hours and its request is not read again.
+  // Release the request, because a stream may stay open for hours and its request is not read again.
   stream.head.headers = [];
   stream.received = [];
   sink.begin(source);

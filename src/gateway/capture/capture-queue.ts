@@ -51,11 +51,10 @@ export interface CaptureWriter<B extends ExchangeBatch = ExchangeBatch> {
   readonly memory: BodyMemory;
   openBatch(): B;
   /**
-   * Resolves when the batch is committed. `queue_fill` is the share of the queue that is in use, which tells the writer
-   * whether it must store faster. The result lists the exchanges that were not stored
-   * because of their content. Rejects with a CaptureFailure: code `capture_failed` when the batch
-   * may be sent again; any other code when it is unknown whether the batch is stored, or it would
-   * fail again.
+   * Resolves when the batch is committed. `queue_fill` is the share of the queue that is in use, by which the
+   * writer decides whether to store faster. The result lists the exchanges that were not stored because of
+   * their content. Rejects with a CaptureFailure: code `capture_failed` when the batch may be sent again; any
+   * other code when it is unknown whether the batch is stored, or it would fail again.
    */
   append(batch: B, queue_fill: number): Promise<readonly SetApart[]>;
 }

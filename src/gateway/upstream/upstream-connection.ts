@@ -1,15 +1,15 @@
 /**
- * One HTTP/1.1 connection to an upstream: a socket that carries one request after the other. All
- * plain connections of the thread read into one shared buffer, and answers are parsed as they
- * arrive. Server threads.
+ * One HTTP/1.1 connection to an upstream: a socket through which requests are sent one after the other. All
+ * plain connections of the thread read into one shared buffer, and answers are parsed as they arrive. Server
+ * threads.
  *
- * The connection ends, with `onError` of the current handler, if the upstream violates the protocol, is silent for too
- * long, or disconnects before its answer is complete. Unrequested bytes end an idle connection. After a complete
- * answer, which ends with `onEnd`, the connection also ends if bytes followed the answer, or if the upload was not
- * complete.
+ * The connection ends, with `onError` of the current handler, if the upstream violates the protocol, is
+ * silent for too long, or disconnects before its answer is complete. Unrequested bytes end an idle
+ * connection. After a complete answer, which ends with `onEnd`, the connection also ends if bytes followed
+ * the answer, or if the upload was not complete.
  *
- * An upstream that stops reading an upload may have sent an answer. So after a failed write, the connection first reads
- * the bytes that have arrived.
+ * An upstream that stops reading an upload may have sent an answer. So after a failed write, the connection
+ * first reads the bytes that have arrived.
  */
 
 import { connect as connectTcp, isIP, type Socket, type TcpNetConnectOpts } from 'node:net';
@@ -63,7 +63,7 @@ export interface ConnectionOwner {
   session: Buffer | undefined;
   /** Trusted authorities; undefined for the default ones. */
   readonly trust: SecureContext | undefined;
-  /** The answer is complete, and the connection may carry another request. */
+  /** The answer is complete, and the connection may be used for another request. */
   onRest(connection: UpstreamConnection): void;
   /** The connection has ended, or accepts no more requests. */
   onGone(connection: UpstreamConnection): void;
@@ -260,7 +260,8 @@ export class UpstreamConnection implements ResponseSink {
           ...(isIP(host) === 0 && { servername: host }),
           ALPNProtocols: ['http/1.1'],
           session: this.#owner.session,
-          // Regardless of NODE_TLS_REJECT_UNAUTHORIZED, because this traffic carries keys.
+          // Certificates are checked even if NODE_TLS_REJECT_UNAUTHORIZED is 0, because the requests contain
+          // API keys.
           rejectUnauthorized: true,
           ...(this.#owner.trust !== undefined && { secureContext: this.#owner.trust }),
         })
@@ -381,8 +382,9 @@ export class UpstreamConnection implements ResponseSink {
   }
 
   /**
-   * Hands head and body to the system, without the stream.
-   * @returns the number of bytes that the system took, 0 if the stream must be used; or a negative error number
+   * Writes head and body to the socket with a system call, without the stream.
+   * @returns the number of bytes that the system took, 0 if the stream must be used; or a negative error
+   * number
    */
   #sendNow(socket: Socket, head: string, body: Buffer): number {
     if (socket.writableLength > 0 || socket.writableCorked > 0 || head.length > SEND_HEAD_BYTES) return 0;
