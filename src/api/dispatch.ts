@@ -214,9 +214,9 @@ export function renderError(error: CatalogueError | SchemaViolation, allowed?: (
   if (error.code === 'method_not_allowed' && allowed !== undefined) {
     headers.push(['allow', allowed().join(', ')]);
   }
-  // RFC 9110, 15.5.16.
+  // Name the only accepted encoding (RFC 9110, section 15.5.16).
   if (error.code === 'encoded_body') headers.push(['accept-encoding', 'identity']);
-  // RFC 6750, 3.
+  // Name the scheme of the missing credential (RFC 6750, section 3).
   if (error.code === 'unauthenticated') headers.push(['www-authenticate', 'Bearer']);
   if (error.retryable) headers.push(['retry-after', '1']);
   return jsonReply(error.status, toApiBody(error), headers);

@@ -61,7 +61,7 @@ class Refused {
 }
 
 interface TextBounds {
-  /** Code points. */
+  /** Minimum length in code points; default 0. */
   min?: number;
   /** Maximum length in code points. Every text of the API has a maximum. */
   max: number;
@@ -69,7 +69,10 @@ interface TextBounds {
   pattern?: RegExp;
 }
 
-/** A text, not a number or a flag. A text with half a surrogate pair is refused, because it is invalid Unicode. */
+/**
+ * Makes the schema of a text. It refuses numbers and flags, and a text with half a surrogate pair, which is
+ * invalid Unicode.
+ */
 export function text({ min = 0, max, pattern }: TextBounds) {
   const schema = z.string().check((context) => {
     const refusal = judgeText(context.value, min, max, pattern);
@@ -118,7 +121,10 @@ export function countCharacters(value: string): number {
   return count;
 }
 
-/** A text that is cut to a maximum of code points instead of refused (document 2, Finding). */
+/**
+ * Makes the schema of a text that is cut to a maximum of code points instead of refused (document 2,
+ * Finding).
+ */
 export function cutText({ min = 0, max }: Omit<TextBounds, 'pattern'>) {
   return lax((input) => {
     if (typeof input !== 'string') return input;
@@ -140,19 +146,22 @@ export function cutCharacters(value: string, max: number): string {
 /** Letters, digits, marks, symbols and spaces. */
 const PRINTABLE = new RegExp(`^[^${UNPRINTABLE}]*$`, 'u');
 
-/** A text of printable characters. */
+/** Makes the schema of a text of printable characters. */
 export function printable(bounds: Omit<TextBounds, 'pattern'>) {
   return text({ ...bounds, pattern: PRINTABLE });
 }
 
-/** A name that the caller chose or was given: 1 to 128 printable characters (a run, an organization, a code base). */
+/**
+ * Makes the schema of a name that the caller chose or was given, such as that of a run, an organization or a
+ * code base: 1 to 128 printable characters.
+ */
 export function identifier() {
   return printable({ min: 1, max: ID_CHARACTERS });
 }
 
 /**
- * A name that is only looked up. Document 1 gives `org_id` and `project_id` no bounds. So any text is accepted here,
- * and a name that cannot exist is not found later.
+ * Makes the schema of a name that is only looked up. Document 1 gives `org_id` and `project_id` no bounds. So
+ * the schema accepts any text, and the later look-up does not find a name that cannot exist.
  */
 export function reference() {
   return text({ max: ID_CHARACTERS });
@@ -165,7 +174,10 @@ interface NumberBounds {
   le?: number;
 }
 
-/** A whole number: also `5.0`, `"5"`, `" +5 "`, `"1_000"`, and true and false as 1 and 0. */
+/**
+ * Makes the schema of a whole number. It also accepts `5.0`, `"5"`, `" +5 "` and `"1_000"`, and true and
+ * false as 1 and 0.
+ */
 export function integer({ ge, le }: NumberBounds = {}) {
   const least = ge ?? Number.MIN_SAFE_INTEGER;
   const most = le ?? Number.MAX_SAFE_INTEGER;
@@ -175,7 +187,7 @@ export function integer({ ge, le }: NumberBounds = {}) {
   );
 }
 
-/** A number: also `"5.5"`, and true and false as 1 and 0. Never infinite, never NaN. */
+/** Makes the schema of a finite number. It also accepts `"5.5"`, and true and false as 1 and 0. */
 export function decimal(bounds: NumberBounds = {}) {
   return lax(readDecimal, bounded(z.number(), bounds));
 }
@@ -196,8 +208,8 @@ function bounded<Schema extends z.ZodNumber>(schema: Schema, { ge, le }: NumberB
 }
 
 /**
- * A whole number that is clamped to its bounds instead of being refused (document 4: `limit` and `offset`). The schema
- * declares no bounds, because every whole number is valid.
+ * Makes the schema of a whole number that is clamped to its bounds instead of being refused (document 4:
+ * `limit` and `offset`). The schema declares no bounds, because every whole number is valid.
  */
 function heldInteger(ge: number, le: number) {
   return lax((input) => {
@@ -299,8 +311,9 @@ const TRUE_WORDS: ReadonlySet<string> = new Set(['1', 'true', 't', 'yes', 'y', '
 const FALSE_WORDS: ReadonlySet<string> = new Set(['0', 'false', 'f', 'no', 'n', 'off']);
 
 /**
- * A flag. Besides true and false it accepts the numbers 1 and 0, and in any case the texts `1`, `true`, `t`, `yes`, `y` and
- * `on` as true, and `0`, `false`, `f`, `no`, `n` and `off` as false.
+ * Makes the schema of a flag. Besides true and false it accepts the numbers 1 and 0, and, in upper or lower
+ * case, the texts `1`, `true`, `t`, `yes`, `y` and `on` as true, and `0`, `false`, `f`, `no`, `n` and `off`
+ * as false.
  */
 export function flag() {
   const schema = lax((given) => {
@@ -316,7 +329,7 @@ export function flag() {
   return readQuickly(schema, (input) => (typeof input === 'boolean' ? input : ASK_ZOD));
 }
 
-/** One of the given texts. */
+/** Makes the schema of a text that must be one of the given texts. */
 export function literal<const Values extends readonly [string, ...string[]]>(values: Values) {
   return z.enum(values);
 }
@@ -327,7 +340,7 @@ interface ListBounds {
   max: number;
 }
 
-/** A list of what `item` allows. */
+/** Makes the schema of a list whose items `item` accepts. */
 export function list<Item extends z.ZodType>(item: Item, { min = 0, max }: ListBounds) {
   return lax(
     (input) => {
@@ -359,9 +372,9 @@ function itemWord(count: number): string {
 }
 
 /**
- * An e-mail address. Only its form is checked. The part after the @ becomes lower case, because addresses are compared
- * that way. People paste addresses with space around them, and with a name before an address in brackets. Both forms
- * are accepted.
+ * Makes the schema of an e-mail address. Only its form is checked. The part after the @ becomes lower case,
+ * because addresses are compared that way. People paste addresses with space around them, and with a name
+ * before an address in brackets. Both forms are accepted.
  */
 export function email() {
   return lax(
@@ -379,7 +392,7 @@ export function email() {
   );
 }
 
-/** A time in RFC 3339 with a zone; the output is in UTC with milliseconds and `Z`. */
+/** Makes the schema of a time in RFC 3339 with a zone. The output is in UTC with milliseconds and `Z`. */
 export function timestamp() {
   return lax(
     (input) => {
@@ -404,8 +417,8 @@ function isDayOfMonth(input: string): boolean {
 }
 
 /**
- * A free-form JSON object, stored unchanged. Depth, number of values and characters are bounded
- * (`FREE_OBJECT_BOUNDS`).
+ * Makes the schema of a free-form JSON object, which is stored unchanged. Depth, number of values and
+ * characters are bounded (`FREE_OBJECT_BOUNDS`).
  */
 export function freeObject() {
   return lax((input) => {

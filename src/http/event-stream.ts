@@ -107,7 +107,10 @@ class StreamSink implements EventSink, StreamEvents {
   #counted = 0;
   #tick = -1;
   #isBlocked = false;
-  /** The socket accepts data again. Only the next write shows whether it took everything. */
+  /**
+   * Whether the socket accepts data again, but may not have taken all earlier data. The next write shows
+   * whether it has.
+   */
   #isDoubtful = false;
   #onGone: (() => void) | null = null;
   #onDrained: (() => void) | null = null;

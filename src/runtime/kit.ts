@@ -169,7 +169,10 @@ export class ActorKit {
     this.#perform(recorder);
   }
 
-  /** @returns whether the answer was kept for later */
+  /**
+   * Handles one message, and performs its effects.
+   * @returns whether the answer was kept for later
+   */
   #handle(
     door: 'handlers' | 'internal',
     name: string,

@@ -73,7 +73,7 @@ export const DEFAULT_KIND_POLICY: KindPolicy = {
   stopped_for_ms: 30_000,
 };
 
-/** Threads are always restarted, however often they fail. The delay grows to 5 s. */
+/** The default for threads: they are always restarted, however often they fail. The delay grows to 5 s. */
 export const DEFAULT_HOST_RESTART: RestartPolicy = {
   max_restarts: Number.POSITIVE_INFINITY,
   window_ms: 60_000,

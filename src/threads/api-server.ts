@@ -220,7 +220,7 @@ export class ApiServer {
       void this.#patternMakers.resume(this.#duty !== null).catch(() => {});
       void this.#deletions.resume();
     };
-    // Retention starts later, because only then is it known whether this box is on duty.
+    // Start retention after this attempt, because only then is it known whether this box is on duty.
     void resume().then(() => this.#retention.start());
     this.#tending = setInterval(resume, RESUME_TRACES_MS).unref();
     const { runs, main } = this.#parts.stores;

@@ -34,8 +34,8 @@ import { RunWordsError, StoredRunWords } from '../storage/run-words.ts';
 import type { CaptureReaderStart } from './capture-reader-protocol.ts';
 
 /**
- * How long a request waits while new exchanges are read. After that, the answer covers what was read, and
- * says so.
+ * How long a request waits while new exchanges are read. After that, the answer covers only the exchanges
+ * that were read, and says so.
  */
 const CAPTURE_CATCH_UP_MS = 60;
 /** How the list of runs is read and saved. */

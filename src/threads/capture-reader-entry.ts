@@ -72,7 +72,10 @@ const CAPTURE_FIGURES_READING_MS = 120;
  */
 const STEPS_READING_AHEAD_MS = 5;
 const STEPS_PAUSE_MS = 15;
-/** While questions come, new exchanges are read at this interval, so that a question has few of them to read. */
+/**
+ * While questions come, new exchanges are read at this interval, so that only a few remain to be read when
+ * the next question comes.
+ */
 const FOLLOW_EVERY_MS = 500;
 /** For this time after a question, further questions are likely. */
 const FOLLOW_MS = 30_000;

@@ -87,7 +87,7 @@ async function checkStudent(directory: string): Promise<boolean> {
 
 /** The methods of a server that the student's controller calls. */
 export interface StudentSeeker {
-  /** Gives the server a port, which it then owns. */
+  /** Gives the server a port, which the server then owns. */
   attach(port: MessagePort, facts: StudentFacts): void;
   /**
    * Ends the use of the port, because there is no student: the server sends no further steps to it.

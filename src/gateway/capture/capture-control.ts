@@ -175,10 +175,11 @@ export class CaptureControl {
   }
 
   /**
-   * Waits until every exchange submitted before is captured or dropped, and until the captured ones are safe on disk.
+   * Waits until every exchange submitted before is captured or dropped, and until the captured ones are safe
+   * on disk.
    * @returns the number of exchanges captured since the start
-   * @throws CatalogueError `capture_stopped` if capture is off or was stopped; as `CaptureQueue.settle`; the writer's
-   *   error
+   * @throws CatalogueError `capture_stopped` if capture is off or was stopped; the errors of
+   * `CaptureQueue.settle`; the writer's error
    */
   async flush(): Promise<{ flushed: true; written: number }> {
     const writer = await this.#settled();
@@ -237,7 +238,8 @@ export class CaptureControl {
   /**
    * Waits until every exchange submitted so far is captured or dropped.
    * @returns the writer
-   * @throws CatalogueError `capture_stopped` without a writer, or after `kill`; as `CaptureQueue.settle`
+   * @throws CatalogueError `capture_stopped` without a writer, or after `kill`; the errors of
+   * `CaptureQueue.settle`
    */
   async #settled(): Promise<ControlledWriter> {
     const { writer, servers } = this.#options;

@@ -150,7 +150,10 @@ export class TunnelCapture implements TunnelTap {
     } else if (this.#frames !== null) this.#frames.tee.add(this.#frames.tee.response, bytes);
   }
 
-  /** Reads one piece at a time, for both sides: inflating is asynchronous, and an answer must follow its question. */
+  /**
+   * Reads the pieces of both sides one after the other. Inflating is asynchronous, and an answer must not be
+   * read before its question.
+   */
   #read(reader: MessageReader | null, bytes: Buffer): void {
     if (reader === null || this.#isCut) return;
     // A copy: the reader unmasks in place, and the bytes may not have been sent yet.
