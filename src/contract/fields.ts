@@ -193,8 +193,8 @@ export function decimal(bounds: NumberBounds = {}) {
 }
 
 /**
- * Makes a schema of numbers that is described as whole. It needs no integer check, because {@link
- * readInteger} returns only whole numbers. Zod's check would refuse large ones a second time.
+ * Makes a schema of numbers that is described as whole. It needs no integer check, because `readInteger`
+ * returns only whole numbers. Zod's check would refuse large numbers a second time.
  */
 function wholeNumber() {
   return z.number().meta({ type: 'integer' });
