@@ -472,8 +472,8 @@ function canRead({ accounts, run_records }: TableStores): boolean {
 }
 
 /**
- * Makes the `Operators`. The sign-in link in the terminal is signed with this service's AUTH_JWT_SECRET. There is
- * no link without this secret, or if an identity provider issues the tokens.
+ * Makes the `Operators`. The sign-in link in the terminal is signed with this service's AUTH_JWT_SECRET.
+ * There is no link without this secret, or if an identity provider issues the tokens.
  */
 function openOperators({ auth, operators }: Config, { memberships }: Checks): Operators {
   const isOwnSecret = auth.jwks_url === null && auth.jwt_secret !== null;

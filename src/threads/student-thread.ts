@@ -37,7 +37,10 @@ import type { StudentControl, StudentTask } from './student-thread-protocol.ts';
 const STUDENT_LOOK_MS = 3_000;
 /** How long the thread may take to load its directory. */
 const STUDENT_LOAD_MS = 120_000;
-/** Interval of the pings. The thread may take as long to answer a ping, to copy its state and to read its orders. */
+/**
+ * Interval of the pings. Also the longest time that the thread may take to answer a ping, to copy its state,
+ * or to read its orders.
+ */
 const STUDENT_PING_MS = 5_000;
 /**
  * How long a start of the service waits for the student before the servers listen. The upstream
