@@ -344,7 +344,7 @@ const capturedTurn = z
     stop_reason: z.string().nullable().describe("Why the model stopped, in the provider's words"),
     usage: z.object({
       input_tokens: tokens.describe('Tokens of the request; null: not reported'),
-      output_tokens: tokens.describe('Tokens of the answers'),
+      output_tokens: tokens.describe('Tokens of the answer'),
       cache_read_tokens: tokens.describe('Tokens that the provider read from its cache'),
       cache_write_tokens: tokens.describe('Tokens that the provider wrote to its cache'),
       cache_write_1h_tokens: tokens.describe(
@@ -527,12 +527,12 @@ const captureStats = z
     db: z.looseObject({ bytes: z.int().describe('Size of the live file') }).describe('The capture database'),
     exchanges: z
       .looseObject({
-        attempted: z.int().describe('Exchanges since the start'),
+        attempted: z.int().describe('All exchanges'),
         captured: z.int().describe('Exchanges that are stored'),
         dropped: z.int().describe('Exchanges that were not stored'),
-        in_flight: z.int().describe('Exchanges in progress'),
+        in_flight: z.int().describe('Exchanges in progress or not stored yet'),
       })
-      .describe('Since the start'),
+      .describe('Counts of exchanges since the start of the process'),
     relegation: z
       .looseObject({
         enabled: z.boolean().describe('Whether a student may answer'),
@@ -546,7 +546,7 @@ const captureStats = z
             input: z.number().describe('Tokens of requests'),
             output: z.number().describe('Tokens of answers'),
           })
-          .describe('Since the start'),
+          .describe('Tokens saved since the start of the process'),
         money_saved_usd: z.number().nullable().describe('`saved_usd` of `ledger_total`; null if unknown'),
         ledger_total: ledgerTotal,
       })

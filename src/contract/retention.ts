@@ -14,7 +14,7 @@ const retentionOut = z
           days: z.int().nullable().describe('Age in days at which such data is deleted; null: it is never deleted by age'),
         }),
       )
-      .describe('In a fixed order'),
+      .describe('The limit of each kind of data, in a fixed order'),
     looks_every_s: z.int().describe('Interval between two deletions of old data, in seconds'),
   })
   .meta({ id: 'Retention' });

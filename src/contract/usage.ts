@@ -51,7 +51,7 @@ const keyUsageOut = z
           prefix: z.string(),
           last4: z.string(),
           project_id: z.string().nullable(),
-          revoked: z.boolean().describe('Whether the key is revoked'),
+          revoked: z.boolean().describe('Whether the key is revoked or has expired'),
           requests: count.describe('Requests with this key in those days, including refused ones'),
           series: z
             .array(z.object({ date: z.string(), requests: count.describe('Requests of that day') }))
