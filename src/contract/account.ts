@@ -88,6 +88,6 @@ export const ACCOUNT = {
     permission: 'signed in',
     summary: 'Profile, organizations, role, subscription and invitations in one call',
     tag: 'account',
-    replies: { 200: { description: 'At most 10 seconds old', schema: bootstrapOut } },
+    replies: { 200: { description: 'The data, at most 10 seconds old', schema: bootstrapOut } },
   }),
 } as const;

@@ -67,7 +67,7 @@ export const API_KEYS = {
     }),
     replies: {
       200: {
-        description: 'A page; x-total-count counts all',
+        description: 'A page of keys; `x-total-count` is the number of all keys',
         schema: z.array(apiKeyOut),
         headers: ['x-total-count'],
       },
@@ -94,12 +94,12 @@ export const API_KEYS = {
     path: '/api-keys/{key_id}/rotate',
     auth: 'user',
     permission: 'keys.rotate',
-    summary: 'Make a successor; the old key stays valid for the overlap',
+    summary: 'Replace a key by a new one; the old key stays valid for `overlap_seconds`',
     tag: 'keys',
     params: keyParams,
     body: rotateBody,
     replies: {
-      200: { description: 'The successor', schema: apiKeyCreated },
+      200: { description: 'The new key', schema: apiKeyCreated },
       409: refusal('The key is revoked, or the maximum number of keys is reached'),
     },
   }),

@@ -82,7 +82,7 @@ export const BILLING = {
     }),
     replies: {
       200: {
-        description: 'Where to go',
+        description: 'The address of the page',
         schema: z.object({ url: z.string(), session_id: z.string() }).meta({ id: 'CheckoutSession' }),
       },
       503: refusal('Billing is not configured, or the processor does not answer'),
@@ -99,7 +99,7 @@ export const BILLING = {
     query: org,
     replies: {
       200: {
-        description: 'Where to go',
+        description: 'The address of the page',
         schema: z.object({ url: z.string() }).meta({ id: 'PortalSession' }),
       },
       409: refusal('The organization has no subscription yet'),

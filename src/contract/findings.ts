@@ -198,7 +198,7 @@ const recall = endpoint({
   body: recallBody,
   replies: {
     200: {
-      description: 'By descending score',
+      description: 'The findings, most similar first',
       schema: z.object({ findings: z.array(recalled) }).meta({ id: 'RecalledFindings' }),
     },
   },
@@ -233,7 +233,7 @@ const coverage = endpoint({
   body: pathsBody,
   replies: {
     200: {
-      description: 'A finding about a path also covers every shorter path with which that path ends',
+      description: 'The share. A finding about a path also counts for every shorter path with which that path ends',
       schema: z.object({ coverage: z.number().min(0).max(1) }).meta({ id: 'FindingsCoverage' }),
     },
   },

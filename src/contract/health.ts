@@ -42,7 +42,7 @@ export const ready = endpoint({
   tag: 'service',
   replies: {
     200: { description: 'Storage and actors answer', schema: readyBody },
-    503: { description: 'Storage or an actor does not answer', schema: errorBody },
+    503: { description: 'Storage or an actor does not answer, or the service is stopping', schema: errorBody },
   },
 });
 
@@ -51,7 +51,7 @@ export const openapi = endpoint({
   method: 'GET',
   path: '/openapi.json',
   auth: 'open',
-  summary: 'This description',
+  summary: 'This interface description',
   tag: 'service',
   replies: { 200: { description: 'OpenAPI 3.1' } },
   hidden: true,
@@ -62,7 +62,7 @@ export const docs = endpoint({
   method: 'GET',
   path: '/docs',
   auth: 'open',
-  summary: 'This description as a page',
+  summary: 'This interface description as a page',
   tag: 'service',
   replies: { 200: { description: 'A page', media_type: 'text/html' } },
   hidden: true,
@@ -77,11 +77,11 @@ export const metrics = endpoint({
   path: '/metrics',
   auth: 'open',
   checks_credential: true,
-  summary: 'Counters for Prometheus; needs a static key unless asked from the same machine',
+  summary: 'Metrics for Prometheus. A request from another machine needs a static key',
   tag: 'service',
   replies: {
     200: { description: 'Text format 0.0.4', media_type: 'text/plain' },
-    401: { description: 'A request from another machine without a credential', schema: errorBody },
-    403: { description: 'A request from another machine without a static key', schema: errorBody },
+    401: { description: 'The request comes from another machine, and its credential is missing or invalid', schema: errorBody },
+    403: { description: 'The request comes from another machine, and its credential is no static key', schema: errorBody },
   },
 });

@@ -142,7 +142,7 @@ export const ORGANIZATIONS = {
     query: page,
     replies: {
       200: {
-        description: 'A page; x-total-count counts all',
+        description: 'A page of members; `x-total-count` is the number of all members',
         schema: z.array(orgMemberOut),
         headers: ['x-total-count'],
       },
@@ -204,7 +204,7 @@ export const ORGANIZATIONS = {
     query: page,
     replies: {
       200: {
-        description: 'A page; x-total-count counts all',
+        description: 'A page of invitations; `x-total-count` is the number of all invitations',
         schema: z.array(invitationOut),
         headers: ['x-total-count'],
       },
@@ -250,7 +250,7 @@ export const ORGANIZATIONS = {
     query: page,
     replies: {
       200: {
-        description: 'A page; x-total-count counts all',
+        description: 'A page of audit entries; `x-total-count` is the number of all entries',
         schema: z.array(auditEntryOut),
         headers: ['x-total-count'],
       },

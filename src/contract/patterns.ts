@@ -99,7 +99,7 @@ export const PATTERNS = {
       403: { description: 'The pattern is universal, and the key is not the operator’s', schema: errorBody },
       404: { description: 'No such pattern, or not yours', schema: errorBody },
       409: {
-        description: 'A starter pattern, which every start of the service adds again',
+        description: 'The pattern is a starter pattern, which every start of the service adds again',
         schema: errorBody,
       },
       503: { description: 'No vector store is configured, or it cannot delete now', schema: errorBody },
@@ -124,7 +124,7 @@ export const PATTERNS = {
           })
           .meta({ id: 'PatternsImported' }),
       },
-      403: { description: 'e3 with a key that is not the operator’s', schema: errorBody },
+      403: { description: 'The tier is e3, and the key is not the operator’s', schema: errorBody },
       409: { description: 'There is no room for this many patterns', schema: errorBody },
       503: { description: 'No vector store is configured, or it cannot store now', schema: errorBody },
     },

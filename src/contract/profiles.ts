@@ -61,7 +61,7 @@ export const PROFILES = {
     path: '/v1/monitor/profiles',
     aliases: ['/monitor/profiles'],
     auth: 'bearer',
-    summary: 'Stores a profile of the organization; one of the same name is replaced',
+    summary: 'Stores a profile of the organization; an existing profile with its name is replaced',
     tag: 'runs',
     body: profileBody,
     replies: {
@@ -81,7 +81,7 @@ export const PROFILES = {
     replies: {
       204: { description: 'Deleted: a new run cannot name it' },
       404: { description: 'No such profile', schema: errorBody },
-      409: { description: 'A built-in profile', schema: errorBody },
+      409: { description: 'The profile is built in', schema: errorBody },
     },
   }),
 } as const;

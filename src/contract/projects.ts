@@ -36,7 +36,7 @@ export const PROJECTS = {
     query: z.object({ org_id: reference(), ...pageFields() }),
     replies: {
       200: {
-        description: 'A page; x-total-count counts all',
+        description: 'A page of projects; `x-total-count` is the number of all projects',
         schema: z.array(projectOut),
         headers: ['x-total-count'],
       },

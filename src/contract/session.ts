@@ -19,7 +19,7 @@ export const SESSION = {
     body: sessionBody,
     replies: {
       204: { description: 'Signed in' },
-      401: { description: "Not a user's token, or an expired one", schema: errorBody },
+      401: { description: "The token is not a user's token, or has expired", schema: errorBody },
     },
     hidden: true,
   }),
@@ -28,7 +28,7 @@ export const SESSION = {
     method: 'DELETE',
     path: '/auth/session',
     auth: 'open',
-    summary: 'Removes the cookie',
+    summary: 'Removes the cookie of the dashboard',
     tag: 'account',
     replies: { 204: { description: 'Signed out' } },
     hidden: true,
