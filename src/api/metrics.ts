@@ -219,7 +219,12 @@ const CAPTURE_NUMBERS = [
 const EXPIRED_NUMBERS = [
   ['files', 'expired_files_total', GROWS, 'Sealed capture files that were removed by age'],
   ['exchanges', 'expired_exchanges_total', GROWS, 'Captured exchanges that were removed by age'],
-  ['attachments', 'expired_attachments_total', GROWS, 'Attachments that were removed with captured exchanges by age'],
+  [
+    'attachments',
+    'expired_attachments_total',
+    GROWS,
+    'Attachments that were removed with captured exchanges by age',
+  ],
   [
     'passed_at_s',
     'expired_pass_timestamp_seconds',

@@ -179,7 +179,10 @@ function describeEvents({ events }: EndpointReply, components: Map<string, Json>
     type: 'object',
     properties: {
       event: { type: 'string', const: name, description: 'Name of the event' },
-      id: { type: 'string', description: 'Increasing number; send it as `Last-Event-ID` to continue after this event' },
+      id: {
+        type: 'string',
+        description: 'Increasing number; send it as `Last-Event-ID` to continue after this event',
+      },
       data: {
         type: 'string',
         contentMediaType: 'application/json',

@@ -90,7 +90,9 @@ const ruleFields = {
     .describe('Minimum seconds between two messages about a crossing; default 3600'),
 };
 
-const threshold = decimal({ ge: -THRESHOLD_MAX, le: THRESHOLD_MAX }).describe('The threshold; shares are from 0 to 1');
+const threshold = decimal({ ge: -THRESHOLD_MAX, le: THRESHOLD_MAX }).describe(
+  'The threshold; shares are from 0 to 1',
+);
 const destinations = list(destinationIn, { min: 1, max: ALERT_BOUNDS.destinations }).describe(
   'Receivers of messages. A change must list all of them: a destination that is left out is removed',
 );

@@ -170,7 +170,9 @@ const capturedRun = z
     golden: z
       .boolean()
       .nullable()
-      .describe('Whether the run is golden; null: not judged yet (repeat the request), or the run is too long to be judged here'),
+      .describe(
+        'Whether the run is golden; null: not judged yet (repeat the request), or the run is too long to be judged here',
+      ),
     reasons: z.array(reason).describe('Reasons why the run is not golden'),
     overruled: z.array(reason).describe('Reasons against golden that the mark overrules'),
   })
@@ -208,7 +210,9 @@ const beingIndexed = z
     stored: z.int().describe('Number of exchanges that are stored but not indexed yet'),
     examined: z
       .int()
-      .describe(`Number of the newest of these exchanges to which the query was applied, at most ${CAPTURE_NEWEST.exchanges}`),
+      .describe(
+        `Number of the newest of these exchanges to which the query was applied, at most ${CAPTURE_NEWEST.exchanges}`,
+      ),
     undecided: z
       .int()
       .describe(
@@ -609,7 +613,10 @@ const limitsReply = z
           provider: z.string().describe('Label of the upstream'),
           name: z.string().describe('`requests`, `tokens`, `5 hours`, `7 days`'),
           limit: z.number().nullable().describe('The limit; null: only a share was reported'),
-          remaining: z.number().nullable().describe('What remains of the limit; null: only a share was reported'),
+          remaining: z
+            .number()
+            .nullable()
+            .describe('What remains of the limit; null: only a share was reported'),
           used_share: z.number().nullable().describe('Used share of the limit, from 0 to 1; null: unknown'),
           resets_at: z.string().nullable().describe('When the limit resets; null: unknown'),
           read_at: z.string().describe('When the provider reported it'),
@@ -773,7 +780,10 @@ const studentReport = z
           is_named: z.boolean().describe('Whether an operator gave this name'),
           tools: z.array(z.string()).describe('Some tools of the agent variant'),
           state: z.enum(['serving', 'not_served', 'suspended']).describe('State of the agent variant'),
-          suspended_by: z.enum(['audit', 'operator']).nullable().describe('Who suspended the agent variant; null: it is not suspended'),
+          suspended_by: z
+            .enum(['audit', 'operator'])
+            .nullable()
+            .describe('Who suspended the agent variant; null: it is not suspended'),
           runs: z.int().describe('Golden runs of this agent variant'),
           measured: z
             .object({
@@ -801,7 +811,9 @@ const studentReport = z
                 steps: z.int().describe('Steps with this kind of answer'),
                 errors: z.int().describe('Steps that the student answered wrongly'),
                 error_at_most: z.number().describe('Upper bound of the share of errors'),
-                is_suspended: z.boolean().describe('Whether an audit or an operator suspended this kind of answer'),
+                is_suspended: z
+                  .boolean()
+                  .describe('Whether an audit or an operator suspended this kind of answer'),
               }),
             )
             .describe('Kinds of answers of this agent variant, most steps first'),

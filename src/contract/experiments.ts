@@ -97,6 +97,8 @@ export const EXPERIMENTS = {
     params: z.object({ experiment_id: identifier() }),
     // A share of 0 or 1 is refused, because it would put all units into one arm.
     query: z.object({ expected_on_share: decimal({ ge: 0.001, le: 0.999 }).default(0.5) }),
-    replies: { 200: { description: 'The report: success rates, effect, sample ratio', schema: experimentReport } },
+    replies: {
+      200: { description: 'The report: success rates, effect, sample ratio', schema: experimentReport },
+    },
   }),
 } as const;

@@ -233,7 +233,8 @@ const coverage = endpoint({
   body: pathsBody,
   replies: {
     200: {
-      description: 'The share. A finding about a path also counts for every shorter path with which that path ends',
+      description:
+        'The share. A finding about a path also counts for every shorter path with which that path ends',
       schema: z.object({ coverage: z.number().min(0).max(1) }).meta({ id: 'FindingsCoverage' }),
     },
   },

@@ -42,7 +42,10 @@ export const ready = endpoint({
   tag: 'service',
   replies: {
     200: { description: 'Storage and actors answer', schema: readyBody },
-    503: { description: 'Storage or an actor does not answer, or the service is stopping', schema: errorBody },
+    503: {
+      description: 'Storage or an actor does not answer, or the service is stopping',
+      schema: errorBody,
+    },
   },
 });
 
@@ -81,7 +84,13 @@ export const metrics = endpoint({
   tag: 'service',
   replies: {
     200: { description: 'Text format 0.0.4', media_type: 'text/plain' },
-    401: { description: 'The request comes from another machine, and its credential is missing or invalid', schema: errorBody },
-    403: { description: 'The request comes from another machine, and its credential is no static key', schema: errorBody },
+    401: {
+      description: 'The request comes from another machine, and its credential is missing or invalid',
+      schema: errorBody,
+    },
+    403: {
+      description: 'The request comes from another machine, and its credential is no static key',
+      schema: errorBody,
+    },
   },
 });

@@ -41,7 +41,9 @@ const refusals = {
   413: refusal(
     'The body is larger than MAX_BODY_BYTES, compressed or decompressed, or has too many records or values',
   ),
-  415: refusal('The Content-Type is neither protobuf nor JSON, or the body has another Content-Encoding than gzip'),
+  415: refusal(
+    'The Content-Type is neither protobuf nor JSON, or the body has another Content-Encoding than gzip',
+  ),
 };
 
 export const OTEL = {

@@ -43,7 +43,9 @@ const scopeQuery = {
   project_id: identifier().nullish().describe('The project whose e1 patterns are listed; default `default`'),
 };
 const onePatternQuery = {
-  project_id: identifier().nullish().describe('The project of the pattern, if its tier is e1; default `default`'),
+  project_id: identifier()
+    .nullish()
+    .describe('The project of the pattern, if its tier is e1; default `default`'),
 };
 
 export const PATTERNS = {

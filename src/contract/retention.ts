@@ -11,7 +11,10 @@ const retentionOut = z
       .array(
         z.object({
           kind: z.enum(KEPT_KINDS).describe('Kind of data; `captures`: captured exchanges'),
-          days: z.int().nullable().describe('Age in days at which such data is deleted; null: it is never deleted by age'),
+          days: z
+            .int()
+            .nullable()
+            .describe('Age in days at which such data is deleted; null: it is never deleted by age'),
         }),
       )
       .describe('The limit of each kind of data, in a fixed order'),

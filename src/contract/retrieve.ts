@@ -52,7 +52,8 @@ export const RETRIEVE = {
     body: retrieveBody,
     replies: {
       200: {
-        description: 'The patterns, best first; empty if no pattern fits, or if the interventions of the month are used up',
+        description:
+          'The patterns, best first; empty if no pattern fits, or if the interventions of the month are used up',
         schema: z.object({ traces: z.array(foundPattern) }).meta({ id: 'Retrieved' }),
         headers: ['x-svc-retrieval'],
       },
