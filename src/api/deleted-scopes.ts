@@ -42,8 +42,8 @@ export class DeletedScopes {
   }
 
   /**
-   * Returns the deleted projects of an organization whose data may still exist in part. Usually there are
-   * none.
+   * Returns the deleted projects of an organization whose data may still exist in part. Usually an
+   * organization has no such projects.
    */
   hiddenIn(org_id: string): ReadonlySet<string> {
     this.#renew();

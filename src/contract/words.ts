@@ -141,6 +141,8 @@ const PLACES: Readonly<Record<string, string>> = {
   'ExperimentArm.mean_tokens': 'Average tokens of a finished run; null: no run is finished',
   'ExperimentArm.mean_duration_ms': 'Average milliseconds of a finished run; null: no run is finished',
   'ExperimentPage.experiments': 'The experiments of this page',
+  'ExperimentPage.experiments.experiment_id': 'Id of the experiment',
+  'ExperimentReport.experiment_id': 'Id of the experiment',
   'ExperimentReport.arms': 'Results of each arm',
   'ExperimentReport.effect': 'Effect of `on` compared with `off`',
   'ExperimentReport.effect.success_rate_diff': 'Success rate of `on` minus that of `off`',
@@ -279,6 +281,7 @@ const PLACES: Readonly<Record<string, string>> = {
   'finishRun.id': 'The run, by its `run_id`',
   'readRun.id': 'The run, by its `run_id`',
   'listRunSteps.id': 'The run, by its `run_id`',
+  'reportExperiment.experiment_id': 'Id of the experiment',
   'reportExperiment.expected_on_share': 'Share of units that should be `on`',
   'intervention_usage.days': 'Number of days to list individually; 0: none',
 };

@@ -152,8 +152,8 @@ export class PlainStream extends HttpStream {
   }
 
   /**
-   * Writes the head. Node adds no header lines of its own: no `Connection`, and no date, which is among these
-   * lines.
+   * Writes the head. Node adds no header lines to it: no `Connection`, and no date, which is already among
+   * these lines.
    */
   #putHead(status: string, headerLines: string, framingLine: string): void {
     const response = this.#response;

@@ -366,7 +366,7 @@ describe('the page of the description', () => {
       );
     }
     // A route that requires a credential only from other machines is described as such, not as open.
-    expect(page).toContain('asked from the same machine.</p>');
+    expect(page).toContain('A request from another machine needs a static key.</p>');
     const ids = new Set([...page.matchAll(/ id="([^"]+)"/g)].map(([, id]) => id));
     for (const [, target] of page.matchAll(/href="#([^"]+)"/g)) expect(ids, target).toContain(target);
     expect(page.replaceAll(/<pre[\s\S]*?<\/pre>/g, '')).not.toMatch(

@@ -227,8 +227,8 @@ export class OutputGate {
 }
 
 /**
- * Makes data of an adapter's or a task's error. Without a code of its own, the error gets `io_failed`;
- * without `retryable: true`, it is not retryable.
+ * Makes data of an adapter's or a task's error. An error without a code gets `io_failed`. It is retryable
+ * only if it has `retryable: true`.
  */
 function toRefusal(thrown: unknown): ErrorData {
   const { code, retryable } = (
