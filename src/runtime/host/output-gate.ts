@@ -227,8 +227,8 @@ export class OutputGate {
 }
 
 /**
- * Makes data of an adapter's or a task's error. An error without a code gets `io_failed`. It is retryable
- * only if it has `retryable: true`.
+ * Makes data of an adapter's or a task's error. An error without a code gets `io_failed`. An error is
+ * retryable only if it has `retryable: true`.
  */
 function toRefusal(thrown: unknown): ErrorData {
   const { code, retryable } = (
