@@ -30,8 +30,8 @@ export const CAPTURE_WRITER_POLICY: KindPolicy = {
 };
 
 /**
- * One actor per limited key. A bucket stays in memory until it is full, and is removed soon after that. If a thousand
- * messages wait, a further one would be answered too late.
+ * One actor per limited key that has no slot in the shared rate table. A bucket stays in memory until it is full, and
+ * is removed soon after that. If a thousand messages wait, a further one would be answered too late.
  */
 export const RATE_BUCKET_POLICY: KindPolicy = {
   ...DEFAULT_KIND_POLICY,
@@ -82,7 +82,7 @@ export const RATE_SLOTS_POLICY: KindPolicy = {
   stopped_for_ms: 1_000,
 };
 
-/** One actor per code base in use. Up to `max_io_in_flight` stores are written at the same time. */
+/** One actor per code base in use. It writes up to `max_io_in_flight` findings at the same time. */
 export const FINDINGS_INDEX_POLICY: KindPolicy = {
   ...DEFAULT_KIND_POLICY,
   mailbox_capacity: 512,

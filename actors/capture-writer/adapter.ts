@@ -1,6 +1,6 @@
 /**
- * Connects the capture writer to the capture log: opens the log at the first use, turns messages into exchanges, and
- * loads the index's decoder. Runs in the capture process, and on actor threads in tests.
+ * Connects the capture writer to the capture log: opens the log at the first use, decodes batches into exchanges, and
+ * reports when appends begin to fail or succeed again. Runs in the capture process, and on actor threads in tests.
  */
 
 import { findPlaceCause, type PlaceCause, type SetApart } from '../../src/domain/capture-cause.ts';
@@ -39,10 +39,10 @@ export interface ExchangeLog {
   close(): Promise<void>;
 }
 
-/** What an append says besides the memory of its batch. */
+/** The fields of an append other than the memory of its batch. */
 type BatchRest = Pick<AppendInput, 'from' | 'queue_fill'>;
 
-/** Maximum time of one pass. A batch that arrives during a pass waits for its end. */
+/** Maximum time of one pass. A batch that arrives during a pass waits until the pass ends. */
 const TIDY_BUDGET_MS = 20;
 
 /** Events that are logged for the operator. */

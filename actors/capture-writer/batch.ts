@@ -5,15 +5,15 @@
  *
  * A slab is a sequence of records. A record is: [u32 bytes of the head][u32 index of the head][u32 bytes of the
  * text][u32 characters of the run name in the text][u32 bytes of the request body][u32 bytes of the response body][u32
- * cells of the request][u32 cells of the response][numbers][head][text][bodies]. Bodies of a small exchange are copied
- * from their cells, which are then free. Bodies of a larger exchange stay in their cells: the record contains the
- * number of cells, and the cells are listed after the slabs, in the order of the records.
+ * cells of the request][u32 cells of the response][numbers][head][text][bodies]. A body of less than `CELL_BODY_BYTES`
+ * is copied from its cells, which are then free. A larger body stays in its cells: the record contains the number of
+ * cells, and the cells are listed after the slabs, in the order of the records.
  *
  * The head is a msgpack array of the fields that a client repeats in many requests. Its headers are one text, with a
- * line break between names and values (no header contains one). A batch contains each distinct head once, in the first
- * record that uses it. So a head is encoded once and decoded once. Fields that differ between exchanges are in the
- * numbers and the text: the run name, the values of varying headers (each followed by a line break), and the response
- * headers.
+ * line break between names and values (no header contains a line break). The first record that uses a head contains it;
+ * later records contain only its index. Encoded and decoded heads are cached. Fields that differ between exchanges are
+ * in the numbers and the text: the run name, the values of varying headers (each followed by a line break), and the
+ * response headers.
  */
 import { crc32 } from 'node:zlib';
 import { Packr } from 'msgpackr';
@@ -74,7 +74,10 @@ export class SlabPool {
     return free ?? new Uint8Array(new SharedArrayBuffer(CAPTURE_SLAB_BYTES));
   }
 
-  /** Returns a slab to the pool. No thread may read it afterwards. */
+  /**
+   * Returns a slab to the pool. No thread may read it afterwards. Memory of another length than a slab's is left to the
+   * garbage collector.
+   */
   give(slab: Uint8Array): void {
     if (slab.length !== CAPTURE_SLAB_BYTES) return;
     if (this.#free.length < CAPTURE_FREE_SLABS) this.#free.push(slab);
@@ -397,7 +400,7 @@ function makeText(exchange: FinishedExchange): string {
 const ABORTED = 1;
 const TRUNCATED = 2;
 const HAS_RUN = 4;
-/** The bits from here on are the index of the end cause plus one; 0: no cause. */
+/** Number of the flags' bit at which the end cause begins: its index plus one; 0: no cause. */
 const END_CAUSE_AT = 8;
 
 /** Writes seven 64-bit floats, in which NaN represents null, and two 32-bit integers: the status and the flags. */
@@ -464,7 +467,7 @@ function makeExchange(
     first_byte_ms: readNumber(view, at + 8),
     duration_ms: view.getFloat64(at + 16, true),
     aborted: (flags & ABORTED) !== 0,
-    // No index outside of a list and no spread are used here, because both are slow in V8.
+    // V8 is slow at reading outside of a list and at spreading an object, so this code does neither.
     end_cause: end === 0 ? undefined : END_CAUSES[end - 1],
     truncated: (flags & TRUNCATED) !== 0,
     served_by: fields[7],

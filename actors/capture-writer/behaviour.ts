@@ -17,7 +17,7 @@ interface WriterMemory {
   killed: boolean;
   /** Whether a pass is scheduled or running. */
   tidying: boolean;
-  /** Whether exchanges were appended since the last pass. */
+  /** Whether exchanges were appended since the last pass began. */
   busy: boolean;
   /** Number of appends that are not answered yet. */
   under_way: number;
@@ -45,7 +45,7 @@ type Writer = Behaviour<CaptureWriterProtocol, WriterMemory, never, WriterIntern
 const TIDY_AFTER_MS = 300;
 /** Traffic counts as little if at most this many exchanges and bytes arrive within `TIDY_AFTER_MS`. */
 const CALM = { exchanges: 64, bytes: 8 << 20 };
-/** Pause between two passes over a backlog with little traffic, and the minimum and maximum pause under load. */
+/** Pause between two passes while there is little traffic, and the minimum and maximum pause under load. */
 const TIDY_PAUSE_MS = 15;
 const TIDY_PAUSE_MIN_MS = 5;
 const TIDY_PAUSE_MAX_MS = 1_000;

@@ -58,7 +58,7 @@ export interface AppendInput {
   /** Number of slabs. */
   slabs: number;
   places: BatchPlaces['places'] | null;
-  /** Index of the first exchange to store; earlier ones are stored already. */
+  /** Index of the first exchange to store. Earlier appends have stored the exchanges before it or set them apart. */
   from: number;
   /** Share of the sender's queue that was in use when it sent the batch, 0 to 1. */
   queue_fill: number;
@@ -76,7 +76,7 @@ export interface FileState extends LogState {
   expired: ExpiredCaptures | null;
 }
 
-/** The method names of `CaptureLogAdapter`, and `open`. */
+/** The methods of `CaptureLogAdapter`, and `ping`, which only shows that the process answers. */
 export type CaptureRequest = 'open' | 'append' | 'flush' | 'rotate' | 'tidy' | 'state' | 'close' | 'ping';
 
 export type ToCapture =

@@ -1,4 +1,4 @@
-/** Sends messages to the capture writer, which only this file does. Server threads. */
+/** Sends messages to the capture writer. No other file does so. Server threads. */
 import {
   CaptureFailure,
   type FailureCause,

@@ -9,7 +9,7 @@ import type { SetAside } from './child-protocol.ts';
  * last.
  */
 export const CAPTURE_RESTART_MS = { first: 100, last: 10_000 } as const;
-/** A fault counts until the capture process has run for this time without another fault. */
+/** Ends and crashes are forgotten after this time without another end or error about a damaged page: a calm period. */
 export const CAPTURE_CALM_MS = 5 * 60_000;
 
 /**

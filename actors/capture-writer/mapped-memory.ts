@@ -20,7 +20,7 @@ const CAPTURE_MAPPED_BYTES_MIN = 32 << 20;
 
 /**
  * Largest page size of any system. The buffer is longer than the memory by this much, because the memory replaces
- * whole pages of it.
+ * whole pages of the buffer.
  */
 const PAGE_BYTES_MAX = 64 << 10;
 
@@ -39,7 +39,8 @@ export interface MappedMemoryPlace {
 }
 
 /**
- * Creates the memory. The system counts all of it as used, so it is smaller if the machine has too little memory.
+ * Creates the memory. The system counts the whole memory as used. If the machine has too little, tries half the size
+ * again and again, down to the minimum.
  * @param queueBytes GW_MAX_QUEUE_BYTES: maximum bytes of bodies in the memory
  * @param servers number of server threads that share it
  * @returns null if the system does not support such memory or has too little; bodies are then sent through a pipe
@@ -132,7 +133,7 @@ export class MemoryPart {
     else free.push(at);
   }
 
-  /** Returns the offset of these bytes in the memory; −1 if they are elsewhere. */
+  /** Returns the offset of these bytes in the mapped memory; −1 if they are in other memory. */
   find(bytes: Uint8Array): number {
     return bytes.buffer === this.#mapped.buffer ? bytes.byteOffset - this.#mapped.from : -1;
   }

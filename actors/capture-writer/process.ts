@@ -1,6 +1,7 @@
 /**
- * Controls the capture process for the writer: starts the process, sends it work, and restarts it when it ends. After a
- * restart, it checks whether the last batch was stored, so that no batch is stored twice or lost. Actor thread.
+ * Controls the capture process for the writer: starts the process, sends it work, and restarts it when it ends. If it
+ * ends during an append, the next process is asked whether the batch was stored. Only a batch that was not stored is
+ * sent again. Actor thread.
  *
  * If a process ends repeatedly because of its files, `FaultHistory` decides which files the next process renames before
  * it opens a database.
@@ -31,11 +32,14 @@ import type { Appended } from './protocol.ts';
 /** V8 heap of the capture process. Bodies and bases are outside the heap. */
 const CAPTURE_PROCESS_HEAP_MB = 1_024;
 
-/** Events of the capture process, for this process's log. */
+/** An event of the capture process, for this process's log. */
 export interface CaptureProcessTold {
+  /** `ended`: the process ended unexpectedly. `back`: another process has opened the database. */
   event: 'ended' | 'back';
   pid: number | null;
+  /** How the process ended; empty for `back`. */
   reason: string;
+  /** Pause before the next start. */
   restart_in_ms: number;
 }
 
@@ -51,7 +55,7 @@ interface CaptureProcessParts {
 const TRIES = 3;
 /** Maximum number of attempts to start the process and open the database after the process has ended during an append. */
 const OPEN_TRIES = 8;
-/** After this many failed starts in a row, waiting callers get the error. */
+/** If the process ends this many times in a row before it has opened the database, waiting callers get the error. */
 const STARTS = 6;
 /**
  * Interval of the checks, and the number of consecutive failed checks after which the process counts as hung and is
@@ -61,7 +65,7 @@ const WATCH_MS = 5_000;
 const WATCHES = 6;
 /** Maximum time that the stats wait for a busy process. */
 const STATE_MS = 300;
-/** A request for the state that is unanswered for this long is reported as silence. */
+/** The state reports the process as silent after this time with an unanswered request and without a message. */
 const SILENCE_MS = 1_000;
 /** Maximum time that the process may take to close its database, and then to exit. */
 const CLOSE_MS = 60_000;
@@ -117,7 +121,7 @@ class CaptureChild {
   readonly #waiting = new Map<number, Deferred<unknown>>();
   #nextId = 0;
   #heardAt = performance.now();
-  /** When a request was sent while no other was unanswered; null: no request is unanswered. */
+  /** Since when requests have been unanswered without interruption; null: no request is unanswered. */
   #askedAt: number | null = null;
   isOpen = false;
   /** Resolves when the process has ended: how it ended, and whether a file may be the cause. */
@@ -282,7 +286,10 @@ export class CaptureProcess {
     } satisfies AppendInput);
   }
 
-  /** Kills the process if files must be set aside, because a new process renames them before it opens a database. */
+  /**
+   * Records that the process found a damaged page. If files must be set aside, kills the process. The next process
+   * renames the files before it opens a database.
+   */
   #noteDamage(child: CaptureChild): void {
     if (this.#faults.noteDamage(performance.now())) child.kill();
   }
@@ -299,7 +306,10 @@ export class CaptureProcess {
     return this.#call('tidy');
   }
 
-  /** The state of the process and its files. If the process does not answer soon, the last known state is returned. */
+  /**
+   * Returns the state of the process and its files. If the process does not answer soon, returns the last known state
+   * of the files; before the first answer, zeros and nulls.
+   */
   async state(): Promise<WriterState> {
     const child = this.#child;
     if (child?.isOpen) {
@@ -329,7 +339,7 @@ export class CaptureProcess {
     };
   }
 
-  /** Closes the database and ends the process, after all earlier appends. */
+  /** Closes the database and ends the process, after all earlier appends. Kills the process if it exits too late. */
   async close(): Promise<null> {
     if (this.#isClosing) return null;
     await this.#tail;

@@ -3,7 +3,7 @@
  * in the tables are authoritative. The actor reads them at its first message, and again after another box has changed
  * them, after a failed write, and for another embedder. It changes its state only after a write has succeeded.
  * Concurrent stores share one sync of the disk. Every other operation that writes or reads rows waits until it can run
- * alone. Questions wait only for such a reading. Actor thread.
+ * alone. A question waits only if the rows must be read first. Actor thread.
  */
 
 import type { AuditEntry } from '../../src/domain/account.ts';

@@ -1,5 +1,5 @@
 /**
- * Sends messages to findings indexes, which only this file does. Server threads, and actor threads that have an asker.
+ * Sends messages to findings indexes. No other file does so. Server threads, and actor threads that have an asker.
  */
 
 import { setTimeout as delay } from 'node:timers/promises';
@@ -166,7 +166,10 @@ export class FindingsClient {
     return this.rows.listOutdated(this.#embedder.id);
   }
 
-  /** Plain data about the embedder; without a vector length if the embedding service has not answered yet. */
+  /**
+   * Returns plain data about the embedder. The vector length is unknown until the embedding service has answered. The
+   * data then has an empty id, which no stored vector has.
+   */
   #describeEmbedder(): EmbedderFacts {
     const { id, dimensions } = this.#embedder;
     return dimensions === 0 ? { id: '', dimensions: 1 } : { id, dimensions };

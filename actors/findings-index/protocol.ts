@@ -97,7 +97,7 @@ export type FindingsIndexProtocol = {
   };
   /** The findings without a vector, oldest first. */
   unembedded: { request: IndexFacts & { limit: number }; reply: { places: FindingPlace[]; left: number } };
-  /** Vectors for findings without one. Vectors of findings that were deleted in the meantime are dropped. */
+  /** Stores vectors for findings that have none. Vectors of findings that were deleted in the meantime are dropped. */
   embedded: {
     request: IndexFacts & { vectors: readonly { seq: number; finding_id: string; vector: Uint8Array }[] };
     reply: { left: number };

@@ -38,7 +38,7 @@ export function liveEventTell(event: LiveEvent): LiveEventTell {
   return { to: { kind: LIVE_HUB_KIND, key: event.org_id }, name: 'publish', payload };
 }
 
-/** Makes the message with which an actor lets the hub forget events. */
+/** Makes the message with which an actor makes the hub forget events: the arguments of its context's `tell`. */
 export function liveForgetTell(
   orgId: string,
   payload: ForgetRequest,

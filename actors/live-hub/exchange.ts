@@ -44,14 +44,15 @@ const EXPIRE_MS = 3_600_000;
 const FEEDS = 4_096;
 /** Maximum number of batches that wait for the database. A further batch is refused. */
 const OFFERS = 4_096;
-/** Maximum number of batches of one statement. Each has at most the events of `LIVE_BATCH_EVENTS`. */
+/** Maximum number of batches of one statement. Each batch has at most `LIVE_BATCH_EVENTS` events. */
 const STATEMENT_OFFERS = 64;
 /**
- * Maximum number of events of an organization that one statement reads. If there are more, another one follows at once.
+ * Maximum number of events of an organization that one statement reads. If there are more events, another statement
+ * follows at once.
  */
 const READ_EVENTS = 500;
 
-/** A thread with readers. */
+/** Sends events of an organization to a thread that has readers. */
 export type LiveFollower = (told: LiveTold) => void;
 
 interface Page {
@@ -318,7 +319,10 @@ export class LiveExchange {
     return isMore;
   }
 
-  /** Answers the pages that can be answered. For the other pages, older events are read first. */
+  /**
+   * Answers the pages that can be answered. The other pages wait: for events that are older than the ring, or for the
+   * next read, because their readers have seen events on another box that this box has not read.
+   */
   #answerPages(feed: Feed): void {
     const { ring, pages } = feed;
     if (ring === null || ring.last_id < feed.told_id) return;

@@ -1,6 +1,6 @@
 /**
  * A ring of the latest events of an organization, bounded by number and bytes. Events can be read from any id on.
- * Server threads.
+ * Server threads; the store thread, if several boxes share the stream.
  */
 
 import type { NumberedEvent, ReplayReply } from './protocol.ts';

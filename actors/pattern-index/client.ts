@@ -1,5 +1,5 @@
 /**
- * Sends messages to the pattern index, which only this file does. Server threads, and actor threads that have an asker.
+ * Sends messages to the pattern index. No other file does so. Server threads, and actor threads that have an asker.
  */
 import type { AuditEntry } from '../../src/domain/account.ts';
 import { type NewPattern, ownScope, type PatternScope } from '../../src/domain/pattern.ts';

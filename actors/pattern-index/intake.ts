@@ -228,8 +228,8 @@ export class PatternIntake {
   }
 
   /**
-   * Finds the nearest stored or drafted pattern with the same lesson. For an imported pattern, an equal situation
-   * suffices.
+   * Finds the nearest stored or drafted pattern with nearly the same situation or, for a pattern made from a trace, with
+   * the same lesson; null without one.
    */
   #findDuplicate(
     home: Scope,
@@ -291,7 +291,7 @@ export class PatternIntake {
   }
 }
 
-/** A pattern in stored form: bounded, without secrets, and without values of the run that it was made from. */
+/** Brings a pattern into stored form: bounded, without secrets, and without values of the run that it was made from. */
 export function cleanAdded({ source_trace_id, ...pattern }: AddedPattern): AddedPattern {
   const clean = { ...cleanPattern(pattern), source_trace_id };
   return isOfTrace(clean) ? generalizePattern(clean) : clean;

@@ -1,8 +1,8 @@
 /**
- * Removes patterns: first from the disk in one transaction, with their vectors of every embedder, then from memory,
- * before the caller gets an answer. The saved graph contains information about their vectors, so it is deleted before
- * all else. If the process crashes in between, only the graph is lost, and the next start builds it again. Actor
- * thread.
+ * Removes patterns. First the scope's saved graphs are deleted, because they contain information about the vectors.
+ * Then one transaction removes the patterns from the disk, with their vectors of every embedder. Then they are removed
+ * from memory, and the caller gets an answer. If the process crashes before the transaction, only the graph is lost,
+ * and the next start builds it again. Actor thread.
  */
 import type { AuditEntry } from '../../src/domain/account.ts';
 import { auditWrites } from '../../src/domain/audit-rows.ts';

@@ -39,7 +39,7 @@ const PAUSE_MS = 3;
 
 interface RuleRow {
   version: number;
-  /** The last pattern that was checked; null: none was checked yet, or all were. */
+  /** The last pattern that was checked; null: none was checked yet. */
   after: RowKey | null;
   is_done: boolean;
   checked: number;

@@ -14,7 +14,7 @@ export function namedScopes({ org_id, project_id, tier }: RetrieveRequest): Patt
   return scopes;
 }
 
-/** The group of scopes that are searched in addition to the named ones: all projects of the organization. */
+/** The group of scopes that are searched in addition to the named ones: all projects of the organization; '': none. */
 export function groupOf({ org_id, project_id, tier }: RetrieveRequest): string {
   return project_id === null && (tier === null || tier === 'e1') ? nameGroup(org_id) : '';
 }

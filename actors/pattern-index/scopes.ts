@@ -178,7 +178,7 @@ export class PatternScopes {
   }
 }
 
-/** Names that many patterns have, so that each name is in memory once. Emptied at NAMES_MAX. */
+/** Failure types and model families, so that each text is in memory once for all patterns. Emptied at NAMES_MAX. */
 const names = new Map<string, string>();
 const NAMES_MAX = 10_000;
 

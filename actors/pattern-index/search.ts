@@ -14,7 +14,7 @@ export interface QueryVectors {
   former: Float32Array | null;
 }
 
-/** The matches in one scope. */
+/** A match in one scope. */
 export interface Candidate {
   scope: PatternScope;
   pattern_id: string;

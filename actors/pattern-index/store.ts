@@ -180,7 +180,7 @@ export class PatternStore {
     };
   }
 
-  /** Resolves when every pattern has a vector and is in its graph. */
+  /** Resolves when every pattern has a vector and no graph is being built, or when the store is closed. */
   async whenSettled(): Promise<void> {
     await this.#ready;
     while (!this.#life.isOver && (this.#scopes.unembedded > 0 || this.#keeper.isTending))

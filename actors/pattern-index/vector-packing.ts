@@ -19,7 +19,7 @@ const BATCH = 64;
 const PAUSE_MS = 3;
 
 interface PackingRow {
-  /** The last row that was checked; null: none was checked yet. */
+  /** The last row that was checked; null: none was checked yet, or all were. */
   after: RowKey | null;
   is_done: boolean;
 }

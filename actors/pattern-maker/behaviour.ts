@@ -195,8 +195,8 @@ export const patternMaker: Behaviour<
     apply: applyEvent,
     project: projectEvent,
     ends: ({ type }) => type === 'deleted',
-    // States: submitted, started, distilled, merged. The snapshot after the last event also removes the body from the
-    // journal.
+    // A trace usually has four events: submitted, started, distilled, merged. The snapshot after the last event also
+    // removes the body from the journal.
     snapshot: {
       version: 1,
       every_events: 4,

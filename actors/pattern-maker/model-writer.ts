@@ -1,7 +1,7 @@
 /**
- * Asks a language model for better words for patterns (`DISTILL_MODEL_URL`, chat-completions style). It checks the
- * answer against a schema, bounds it, masks secrets in it and replaces the values of the run, as in any other text. If
- * anything fails, the pattern keeps its words. Actor thread.
+ * Asks a language model for better words for patterns (`DISTILL_MODEL_URL`, chat-completions style). Checks the answer
+ * against a schema, bounds it, masks secrets in it, and replaces the values of the run. If anything fails, the pattern
+ * keeps its words. Actor thread.
  */
 
 import { z } from 'zod';
@@ -30,7 +30,10 @@ const texts = z.object({
   unlock: z.string().trim().min(10).max(PATTERN_BOUNDS.unlock),
 });
 
-/** Number of steps before the first failure that are shown to the model. */
+/**
+ * Number of steps before the first failure that are shown to the model, and the maximum number of all steps shown. If
+ * there are more, the middle ones are left out.
+ */
 const STEPS_BEFORE = 2;
 const STEPS_SHOWN = 24;
 
@@ -155,8 +158,8 @@ function describeStretch(candidate: PatternCandidate, trace: Trace): string {
 }
 
 /**
- * Describes a failure without text of the run: errors of parsers and schemas get other words, because their messages
- * quote it.
+ * Describes a failure without text of the run. Errors of parsers and schemas get other words, because their messages
+ * quote the text that they parsed.
  */
 function describeFailure(thrown: unknown): string {
   if (thrown instanceof z.ZodError) return 'its answer has not the asked form';

@@ -37,7 +37,7 @@ export type PatternMakerProtocol = {
    * id was used with another body, with `distillation_failed` if a legacy trace could not be processed.
    */
   submit: { request: SubmitRequest; reply: SubmitReply };
-  /** Deletes the trace, even while it is being processed. Refused with `trace_not_found`. */
+  /** Deletes the trace, even while it is being processed. Refused with `trace_not_found` if there is no such trace. */
   delete: { request: { audit: AuditEntry | null }; reply: null };
   /** Continues unfinished work; answered at once. */
   wake: { request: null; reply: null };

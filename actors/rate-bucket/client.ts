@@ -44,7 +44,7 @@ export class RateBucketClient {
 /**
  * Returns this box's current part of a limit.
  * @param part the part, 0 … 1; null: all boxes have equal parts
- * @returns the same object for the same part, in general
+ * @returns the limit; the same object for the same part, while the part is in the cache
  */
 export type ReadLimit = (part?: number | null) => RateLimit;
 
@@ -91,7 +91,7 @@ export class SharedRateLimiter {
   readonly #shares: RateShares | null;
   readonly #buckets: RateBucketClient;
   readonly #now: ReadNs;
-  /** The place of each key's bucket. */
+  /** The slot of each key that recently made a request on this thread, and the slot's generation. */
   readonly #known = new RecentMap<string, { slot: number; generation: number }>(2 * RATE_SLOTS);
   readonly #asked = new Map<string, Promise<{ slot: number; generation: number } | null>>();
   /** Keys without a slot, and when to request one again. */
@@ -208,7 +208,7 @@ export class OwnBuckets {
   }
 }
 
-/** The constant generation of these slots, which never change their owner. */
+/** The generation of the slots of `SharedBuckets`. It is constant, because these slots never change their owner. */
 const FIRST_GENERATION = 0;
 
 /**

@@ -49,7 +49,7 @@ export class RateExchange {
   #version = 0;
   #lookedAtNs: number;
 
-  /** @param limit returns the limit for a part of the whole; for 1, that of all boxes together */
+  /** @param limit returns the limit for a part of the rate, 0 … 1; the part 1 is the limit of all boxes together */
   constructor({ table, shares }: RateMemory, limit: ReadLimit, now: ReadNs = readMonotonicNs) {
     this.#table = table;
     this.#shares = shares;
@@ -83,7 +83,7 @@ export class RateExchange {
   async #read(session: RatesSession): Promise<void> {
     let delta = await session.readRates(this.#version);
     if (delta.epoch !== this.#epoch) {
-      // The database has lost all entries. Each box writes those that it knows again.
+      // The database has lost all entries. Each box writes again the entries that it knows.
       for (const followed of this.#followed.values()) followed.version = 0;
       this.#epoch = delta.epoch;
       if (this.#version !== 0) delta = await session.readRates(0);

@@ -5,11 +5,11 @@
 export const RATE_SLOTS_KIND = 'rate-slots';
 /** Key of the only actor of this kind. */
 export const RATE_SLOTS_KEY = 'table';
-/** The adapter with which it accesses the table. */
+/** The adapter with which the actor accesses the table. */
 export const RATE_TABLE_ADAPTER = 'rate-table';
 
 export interface SlotReply {
-  /** null: all slots are in use, so the key's own actor counts for now. */
+  /** null: no slot is free, or none could be opened; the key's own `rate-bucket` actor counts for now. */
   slot: { slot: number; generation: number } | null;
 }
 

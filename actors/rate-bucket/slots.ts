@@ -1,8 +1,8 @@
 /**
  * Assigns the slots of the shared rate table: one for each limited key, the same for all threads. When no slot is free,
- * it takes back slots that are full and idle. After a restart all slots are free. Each assignment changes the slot's
- * generation, so a thread that still uses the slot for its former key notices the change and requests a slot again,
- * whose bucket is full. Actor thread.
+ * the actor takes back slots whose buckets have been full for a minute. After a restart, all slots are free. Each
+ * assignment changes the slot's generation. A thread that still uses the slot for its former key notices the change,
+ * and requests a new slot, whose bucket is full. Actor thread.
  */
 import type { Behaviour, Outcome, ReplyToken } from '../../src/runtime/protocol.ts';
 import type { RateShares } from './shares.ts';
@@ -24,7 +24,7 @@ interface Slots {
   /** The first slot that was never assigned. */
   next: number;
   free: number[];
-  /** Number of slots in the table; null before it was read. */
+  /** Number of slots in the table. */
   total: number;
   isReclaiming: boolean;
   /** Time before which no slots are taken back again. */
@@ -119,8 +119,8 @@ function release(slots: Slots, slot: number): void {
 }
 
 /**
- * The table as the actor's adapter.
- * @param shares of a box that shares its limits with others
+ * Makes the adapter with which the actor accesses the table.
+ * @param shares the box's parts of the limits that it shares with other boxes; null: it shares none
  */
 export function rateTableAdapter(table: RateTable, shares: RateShares | null = null) {
   return {

@@ -1,4 +1,4 @@
-/** Sends messages to runs, which only this file does. Server threads. */
+/** Sends messages to runs. No other file does so. Server threads. */
 import type { AuditEntry } from '../../src/domain/account.ts';
 import type { MonitorStep } from '../../src/domain/monitors/masked-step.ts';
 import type { RunStart, RunTotals } from '../../src/domain/run.ts';
@@ -30,10 +30,10 @@ interface RunScope {
 }
 
 /**
- * Every method throws {@link CatalogueError}: `not_found` if the run does not exist or belongs to another tenant;
- * `conflict` if the run's state does not allow the request; `unavailable` if the run is being deleted or does not
- * answer; `internal` for a bug. Without an answer the outcome is unknown, and repeating the request is safe. A result
- * that is a text is JSON, which the caller receives unchanged.
+ * Every method throws {@link CatalogueError}: `not_found` if the run does not exist, is being deleted, or belongs to
+ * another tenant; `conflict` if the run's state does not allow the request; `unavailable` if the run does not answer,
+ * or if a run with the id of a start is still being deleted; `internal` for a bug. Without an answer the outcome is
+ * unknown, and repeating the request is safe. A result that is a text is JSON, which the caller receives unchanged.
  */
 export class RunClient {
   readonly #asker: Asker;

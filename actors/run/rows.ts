@@ -127,7 +127,7 @@ export function deletionRows(state: RunState, mark: string): readonly RowWrite[]
   return writes;
 }
 
-/** Removes up to `limit` of a run's steps, and of their keys. */
+/** Removes a run's steps, gathered steps and step keys: up to `limit` rows of each table. */
 export function sweepRows({ facts }: RunState, limit: number): RowWrite[] {
   const row = [facts!.org_id, facts!.run_id];
   return [RUN_STEPS, RUN_GATHERED_STEPS, RUN_STEP_KEYS].map(

@@ -1,4 +1,4 @@
-/** Sends messages to usage meters, which only this file does. Server threads. */
+/** Sends messages to usage meters. No other file does so. Server threads. */
 import type { EvaluatedSteps } from '../../src/domain/evaluated-runs.ts';
 import type { UsageCounts } from '../../src/domain/usage.ts';
 import { CatalogueError } from '../../src/errors.ts';
