@@ -1,7 +1,7 @@
 /**
  * The capture writer's byte functions in TypeScript (`byte-functions.ts` documents them). `bytes.cc` has functions with
- * the same names and results, which are several times faster. Only those have a limit of compared bytes. This file is
- * used if the addon could not be loaded. Pure; any thread.
+ * the same names and results, which are several times faster. Only those of `bytes.cc` limit how many bytes they compare.
+ * This file is used if the addon could not be loaded. Pure; any thread.
  */
 import { findEscape } from '../src/redaction/escapes.ts';
 import { beginsLikeKey, holdsBeginning } from '../src/redaction/key-beginnings.ts';
@@ -10,7 +10,7 @@ import type { ByteEngine } from './byte-functions.ts';
 
 /** Maximum number of bytes before a token that are searched for a label or a scheme. */
 const CONTEXT_BYTES = 64;
-/** Maximum number of bytes by which a token may begin before its first run. */
+/** Maximum number of bytes before the first run that are searched for the beginning of the run's token. */
 const TOKEN_BACK_BYTES = 2_048;
 
 /** 1 for the bytes of base64, base64url and escaped slashes. */

@@ -73,7 +73,7 @@ interface SharedChanges {
   awaitVector(index: SharedHandle, id: number): void;
   /** Declares which vector belongs to the graph's next point. Call this once for each added point, in order. */
   linkVector(index: SharedHandle, id: number): void;
-  /** Call this after marking the point of a vector as removed. */
+  /** Counts one linked vector fewer. Call this after marking the point of a vector as removed. */
   unlinkVector(index: SharedHandle): void;
   /**
    * Searches use this graph from now on.

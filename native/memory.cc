@@ -91,7 +91,7 @@ napi_value MapMemory(napi_env env, napi_callback_info info) {
   uint8_t* from = nullptr;
   size_t bytes = 0;
   if (!FindPages(memory, length, &from, &bytes)) return MakeNumber(env, -EINVAL);
-  // An access beyond the end would crash the process.
+  // An access beyond the end of the memory would crash the process, so no more than its length is mapped.
   const off_t size = lseek(descriptor, 0, SEEK_END);
   if (size < 0) return MakeNumber(env, -errno);
   if (static_cast<uint64_t>(size) < bytes) bytes = static_cast<size_t>(size);

@@ -15,7 +15,7 @@ namespace {
 /** Maximum number of blocks. More blocks would need more memory than a machine has. */
 constexpr uint32_t kBlocksMax = 1 << 20;
 
-/** Implements both functions; `Number` is the type of a stored vector's elements. */
+/** Implements compareShort and comparePacked; `Number` is the type of a stored vector's elements. */
 template <typename Number>
 napi_value CompareEach(napi_env env, napi_callback_info info, napi_typedarray_type type, size_t (*count_numbers)(size_t),
                        double (*compare)(const double*, const Number*, size_t)) {

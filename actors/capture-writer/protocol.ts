@@ -29,7 +29,7 @@ export type CaptureWriterProtocol = {
     request: {
       slabs: number;
       places?: readonly number[];
-      /** Index of the first exchange to store. Earlier appends have stored the exchanges before it or set them apart. */
+      /** Index of the first exchange to store. Earlier appends stored the exchanges before it, or set them apart. */
       from: number;
       /** Share of the sender's queue that was in use when it sent the batch, 0 to 1. */
       queue_fill: number;

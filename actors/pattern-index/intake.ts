@@ -228,8 +228,8 @@ export class PatternIntake {
   }
 
   /**
-   * Finds the nearest stored or drafted pattern with nearly the same situation or, for a pattern made from a trace, with
-   * the same lesson; null without one.
+   * Finds the nearest stored or drafted pattern with nearly the same situation or, for a pattern made from a trace,
+   * with the same lesson; null without one.
    */
   #findDuplicate(
     home: Scope,

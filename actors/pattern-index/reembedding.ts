@@ -123,8 +123,8 @@ export class Reembedding {
   // ---- serving meanwhile ----
 
   /**
-   * Opens the first former embedder that is available, and loads its vectors. Embeds the patterns that have no vector of
-   * this embedder.
+   * Opens the first former embedder that is available, and loads its vectors. Embeds the patterns that have no vector
+   * of this embedder.
    */
   async #openFormer(): Promise<void> {
     const { tables, log, embedder, listFormer = () => [] } = this.#parts;

@@ -49,7 +49,10 @@ struct NeedleSet {
   explicit NeedleSet(size_t bytes) : patience(bytes) {}
 };
 
-/** Whether the run is not a suspect, and no anchored needle contains it. */
+/**
+ * Whether the run is not a suspect, and no anchored needle is found at it. Returns false, too, if the search reaches
+ * its limit of compared bytes.
+ */
 bool IsRunPlain(const Bytes& bytes, size_t start, size_t end, NeedleSet& needles, TokenWalk* walk) {
   if (IsSuspect(bytes.data, start, end, walk)) return false;
   for (size_t i = 0; i < needles.anchored_count; i++) {

@@ -62,8 +62,9 @@ __attribute__((target("avx2"))) inline uint64_t MaskRunBytesAvx2(const uint8_t* 
 }
 
 /**
- * The first window from `at` on in which sixteen consecutive run bytes begin; the position after the last whole window
- * if no run begins.
+ * Returns the first window from `at` on in which sixteen consecutive run bytes begin; the position after the last whole
+ * window if no run begins.
+ * @param runs receives a bit for each position in the window at which they begin; 0 if no run begins
  */
 __attribute__((target("avx2"))) size_t SkipPlainAvx2(const uint8_t* bytes, size_t at, size_t to, uint64_t* runs) {
   *runs = 0;
@@ -76,7 +77,7 @@ __attribute__((target("avx2"))) size_t SkipPlainAvx2(const uint8_t* bytes, size_
 }
 #endif
 
-/** The end of a run that contains all bytes before `at`. */
+/** Returns the end of the run to which the bytes directly before `at` belong. */
 size_t FindRunEnd(const uint8_t* bytes, size_t at, size_t to) {
 #if defined(__SSE2__)
   while (at + 16 <= to && MaskRunBytes(bytes + at) == 0xffff) at += 16;
@@ -85,7 +86,7 @@ size_t FindRunEnd(const uint8_t* bytes, size_t at, size_t to) {
   return at;
 }
 
-/** The first run at or after `at`: its start and end in `run`. @returns whether it begins before `to` */
+/** Finds the first run in [at, to), and writes its start and end to `run`. @returns whether there is a run */
 bool FindRun(const uint8_t* bytes, size_t at, size_t to, size_t run[2]) {
   while (at + kMinRun <= to) {
 #if defined(ASKS_PROCESSOR)

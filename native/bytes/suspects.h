@@ -86,8 +86,8 @@ bool IsSuspect(const uint8_t* bytes, size_t start, size_t end, TokenWalk* walk) 
 }
 
 /**
- * The first suspect at or after `at`: its start and end in `run`.
- * @returns whether it begins before `to`
+ * Finds the first suspect in [at, to), and writes its start and end to `run`.
+ * @returns whether there is a suspect
  */
 bool FindSuspect(const uint8_t* bytes, size_t at, size_t to, size_t run[2], TokenWalk* walk) {
   while (FindRun(bytes, at, to, run)) {

@@ -68,7 +68,7 @@ class Graph {
     removed_[found->second] = true;
   }
 
-  /** Adding a point throws until EndWriting has been called as often as BeginWriting. */
+  /** Adding a point and resizing throw until EndWriting has been called as often as BeginWriting. */
   void BeginWriting() { writers_++; }
   void EndWriting() { writers_--; }
 

@@ -74,7 +74,7 @@ int32_t MultiplyRowsAnywhere(const uint8_t* a, const uint8_t* b, size_t steps) {
  * kQueryMax.
  */
 constexpr size_t kQuerySteps = 8;
-/** Number of steps of two rows that a 16-bit sum can add up. Each product is at most kRowMax times kRowMax. */
+/** Number of steps of two rows that a 16-bit sum can add up. Each step adds two products of at most kRowMax². */
 constexpr size_t kRowSteps = 256;
 
 __attribute__((target("avx2"))) inline int32_t AddLanes(__m256i sums) {
@@ -231,6 +231,7 @@ class RowSpace : public hnswlib::SpaceInterface<float> {
   }
 
   /**
+   * Makes a row from a vector: rotates it, and quantises its numbers. The row ends with its scale.
    * @throws std::range_error for numbers that are not valid in a vector
    */
   std::vector<uint8_t> MakeRow(const float* vector) const {

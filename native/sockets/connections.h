@@ -104,8 +104,8 @@ struct Connection {
   const bool is_secure;
   bool is_refused = false;
   /**
-   * Whether the next answer may contain the length header that the library writes for the endless body. That header is
-   * removed, because an answer that switches protocols must not have one.
+   * Whether the next answer may contain the length header that the library writes for a body of `kSwitchedBytes`. That
+   * header is removed, because an answer that switches protocols must not have a length header.
    */
   bool is_switching = false;
   /** The connection has switched protocols. */
@@ -114,7 +114,7 @@ struct Connection {
   records::Walker records;
   /** Slot of the connection's last head (`heads.h`). */
   uint32_t head_slot = heads::kNoSlot;
-  /** Number of consecutive heads that did not match this slot. */
+  /** Number of consecutive heads that differed from the head in `head_slot`. */
   uint8_t head_misses = 0;
 };
 
@@ -257,8 +257,8 @@ inline const std::string* TakenRawHead() {
 }
 
 /**
- * The slot of the head that the library has just parsed, or one of the constants above. Call this once for each
- * request, before anything else.
+ * Returns the slot of the head that the library has just parsed, or kUnknownHead, kPassedHead or kRawHead. Call this
+ * once for each request, before anything else.
  */
 inline int32_t TakeHead() {
   taken = arrived;
@@ -483,8 +483,10 @@ inline ssize_t ReceiveSecure(int descriptor, Connection* connection, char* memor
 }
 
 /**
- * Receives bytes, and passes on those that are complete. It never fills the whole buffer, because the library would
- * then read again even if the connection was paused meanwhile.
+ * Receives bytes, passes on those that are complete, and holds the others back. It never fills the whole buffer,
+ * because the library would then read again even if the connection was paused meanwhile.
+ * @returns number of bytes passed on; 0 if the client has closed or the connection is refused; -1 with the error in
+ *   `errno`, which is EAGAIN if no received bytes are complete
  */
 inline ssize_t Receive(int descriptor, void* memory, size_t length, int flags) {
   Connection* const connection = Get().table.Find(descriptor);
@@ -538,6 +540,7 @@ inline ssize_t Receive(int descriptor, void* memory, size_t length, int flags) {
 /**
  * Finds the length header that the library writes into an answer that switches protocols. Such an answer must not have
  * a length header.
+ * @param line_bytes receives the length of the header line
  * @param is_whole receives whether the head ends in these bytes
  * @returns where that line begins; `length` if there is no such line
  */
@@ -556,7 +559,7 @@ inline size_t FindLength(const char* data, size_t length, size_t* line_bytes, bo
 
 /**
  * Sends the data through `pass`, without the length header that FindLength found.
- * @returns number of bytes sent; the line counts as sent with the bytes before it
+ * @returns number of bytes sent; the removed line counts as sent when a byte behind it has been sent
  */
 template <typename Pass>
 inline ssize_t SendSwitch(Connection* connection, const char* data, size_t length, Pass pass) {

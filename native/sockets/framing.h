@@ -198,7 +198,10 @@ class Scanner {
     head_bytes_ = 0;
   }
 
-  /** Reads all bytes of one state, and one more byte. */
+  /**
+   * Reads bytes until the state changes, the bytes end, or a byte is refused.
+   * @returns the first byte that was not read
+   */
   const uint8_t* ReadHead(const uint8_t* at, const uint8_t* end, const uint8_t* start) {
     switch (state_) {
       case State::kStart:
@@ -307,7 +310,8 @@ class Scanner {
   }
 
   /**
-   * Skips whole lines that do not affect the framing. Most lines do not. Other lines are read state by state.
+   * Skips whole lines whose names, by their length and first letter, cannot affect the framing: most lines. Other lines
+   * are read state by state.
    * @returns the position of the first line that was not skipped
    */
   static const uint8_t* SkipLines(const uint8_t* at, const uint8_t* end, uint64_t* seen) {

@@ -33,7 +33,7 @@ struct Head {
   std::vector<Span> spans;
 };
 
-/** Skips the request line. @returns where the header lines begin; nullptr if the request line is not complete */
+/** Skips to the end of a line. @returns where the next line begins; nullptr if the line is not complete */
 inline const char* SkipLine(const char* at, const char* end) {
   const auto* const found = static_cast<const char*>(std::memchr(at, '\n', static_cast<size_t>(end - at)));
   return found == nullptr ? nullptr : found + 1;

@@ -255,7 +255,9 @@ struct Triggers {
   size_t length;
 
   /**
-   * @param folded followed by kEntryBytes zeros
+   * Searches a text for triggers.
+   * @param folded the text after Fold, followed by kEntryBytes zeros
+   * @returns the classes of all triggers found, as bits
    */
   uint32_t Find(const uint8_t* folded, size_t size) const {
     uint32_t found = 0;
@@ -277,7 +279,9 @@ struct Triggers {
   }
 };
 
-/** Converts ASCII to lower case; no trigger contains 0 or a character beyond ASCII. */
+/**
+ * Converts ASCII to lower case, and other characters to 0, which no trigger contains. Appends kEntryBytes zeros.
+ */
 inline void Fold(const uint16_t* text, size_t length, uint8_t* folded) {
   for (size_t at = 0; at < length; at++) {
     const uint16_t code = text[at];
