@@ -4,7 +4,7 @@
  * bench/stall.ts forks it. It sends `{port}` to its parent when it listens, and exits when its parent exits.
  *
  *   GET /bulk?mb=N&id=ID   N × 1 MiB; the byte at offset i is that of makeBulkPattern() at i mod its length
- *   GET /cut?id=ID         {cut_us, sent_bytes}: when that transfer was cut (monotonic microseconds), null if it was not
+ *   GET /cut?id=ID         {cut_us, sent_bytes}: when transfer ID was cut (monotonic microseconds), null if it was not
  */
 import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';

@@ -66,7 +66,7 @@ interface Agent {
   share: number;
   model: string;
   noun: string;
-  /** Called first with an id, then once for each further turn with the id and a page. */
+  /** The first tool is called once, with an id; the second in further turns except the last, with the id and a page. */
   tools: readonly [string, string];
   /** The request header that identifies the agent's runs. */
   header: 'x-svc-run' | 'x-claude-code-session-id' | null;
@@ -107,7 +107,7 @@ const AGENTS: readonly Agent[] = [
   },
 ];
 
-/** An agent's system prompt. */
+/** An agent's system prompt and tools. */
 interface Brief {
   system: string;
   tools: Json[];

@@ -263,7 +263,7 @@ async function withTargets(
   bench.say(`${group}: start`);
   const isOther = tls !== null || upstreamPort !== bench.upstreamPort;
   const targets = await startTargets(
-    // This target supports neither TLS nor WebSocket.
+    // `node-http` supports neither TLS nor WebSocket.
     isOther ? plan.targets.filter((name) => name !== 'node-http') : plan.targets,
     upstreamPort,
     join(bench.dir, group.replaceAll(' ', '-')),

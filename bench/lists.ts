@@ -22,14 +22,14 @@ interface ListsBenchOptions {
   say: (what: string) => void;
 }
 
-/** The contract's limit, at any depth. */
+/** The contract's limit for the time of a page, at any depth of the list. */
 const PAGE_MS_MAX = 20;
 
 /** Depths at which pages of the usual size are read, as shares of the list. */
 const DEPTHS = [0, 0.25, 0.5, 0.75, 0.99];
 const SOME_PAGES = 200;
 
-/** Number of pages for each kind of request. */
+/** Number and times of the pages that were read with one query. */
 interface PageTimes {
   query: string;
   pages: number;

@@ -1,6 +1,7 @@
 /**
  * Measures how long the service takes to stop and to start with many live runs, and how many bytes a run takes on the
- * disk: `node bench/live-runs.ts [RUNS] [STEPS] [--finish]`. Own process.
+ * disk: `node bench/live-runs.ts [RUNS] [STEPS] [--finish]`. With `--finish`, the runs are finished before the stop. If
+ * the environment has `KEEP`, the databases are not removed at the end. Own process.
  */
 import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { connect } from 'node:net';

@@ -23,7 +23,7 @@ export interface ProxiedResult {
   answered: number;
   requestsPerS: number;
   latencyUs: Quantiles;
-  /** From the connection to the end of the handshake; they are opened one after the other. */
+  /** From a tunnel's connection to the end of its handshake, microseconds. Tunnels are opened one after the other. */
   openUs: Quantiles;
 }
 

@@ -222,13 +222,13 @@ function answerBlocks(run: OrderRun, id: string): Block[] {
 
 let fitted: StudentModel | null = null;
 
-/** A student that has mastered the agent's task. */
+/** Returns a student of 40 golden runs of the agent, the same at each call. */
 export function fitOrderStudent(): StudentModel {
   fitted ??= fitStudent(makeGoldenSteps(40));
   return fitted;
 }
 
-/** Publishes such a student. */
+/** Publishes a student of the agent, with the default manifest except for `over`. */
 export async function publishOrderStudent(
   directory: string,
   over: Partial<StudentManifestDraft> = {},

@@ -29,7 +29,7 @@ export const INSTALL: Partial<Record<PeerName, string>> = {
   portkey:
     'npm install --prefix node_modules/.peers --no-package-lock --ignore-scripts @portkey-ai/gateway@1.15.2',
   mitmproxy: 'in a virtual environment of Python: pip install mitmproxy; its bin in PATH',
-  litellm: "in another one: pip install 'litellm[proxy]'; its bin in PATH",
+  litellm: "in another virtual environment of Python: pip install 'litellm[proxy]'; its bin in PATH",
 };
 
 /** First line of the command's version output; null if it is not installed. */
@@ -74,7 +74,7 @@ async function startOther(
   return { name, version, port, pid: child.pid!, headers: '', stop: () => end(child) };
 }
 
-/** Each request names its destination. The peer keeps no log and captures nothing. */
+/** Starts the Portkey gateway. Each request names its destination. The peer keeps no log and captures nothing. */
 async function startPortkey(upstreamPort: number, dir: string): Promise<Peer> {
   mkdirSync(dir, { recursive: true });
   const port = await findFreePort();
@@ -83,7 +83,7 @@ async function startPortkey(upstreamPort: number, dir: string): Promise<Peer> {
   const args = [entry, `--port=${port}`, '--headless'];
   const child = keep(spawn(process.execPath, args, { cwd: dir, stdio: ['ignore', log, log] }));
   await awaitHttp(child, port, '/', join(dir, 'log'));
-  // Its start takes a few seconds.
+  // After the first answer, the start takes a few more seconds.
   await delay(PORTKEY_BANNER_MS);
   const { version } = JSON.parse(readFileSync(join(PORTKEY, 'package.json'), 'utf8')) as { version: string };
   const headers = `x-portkey-provider: anthropic\r\nx-portkey-custom-host: http://127.0.0.1:${upstreamPort}/v1\r\n`;
@@ -92,12 +92,13 @@ async function startPortkey(upstreamPort: number, dir: string): Promise<Peer> {
 
 const PORTKEY_BANNER_MS = 3_000;
 
-/** On a busy machine, LiteLLM loads its modules for a minute. */
+/** Maximum time of LiteLLM's start. On a busy machine, it loads its modules for a minute. */
 const LITELLM_START_MS = 180_000;
 
 /**
- * One worker, without a database and without logs. Like the gateway, it passes Messages requests to a provider that speaks
- * Messages.
+ * Starts LiteLLM's proxy with one worker, without a database and without logs. Like the gateway, it passes Messages
+ * requests to a provider whose wire format is Messages.
+ * @returns null if it is not installed
  */
 async function startLitellm(upstreamPort: number, dir: string): Promise<Peer | null> {
   // Without this variable, LiteLLM fetches a table of prices at each start.
@@ -154,7 +155,7 @@ backend provider
   return ['haproxy', ['-db', '-f', file]];
 }
 
-/** mitmproxy writes the traffic to a file, as the gateway does. */
+/** Makes the command line of mitmproxy, which writes the traffic to a file, as the gateway does. */
 function mitmLine(port: number, upstreamPort: number, dir: string): [string, string[]] {
   const upstream = `reverse:http://127.0.0.1:${upstreamPort}`;
   const args = ['-q', '--mode', upstream, '--listen-host', '127.0.0.1', '-p', String(port)];

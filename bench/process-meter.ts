@@ -1,6 +1,6 @@
 /**
- * Measures what a process and its children cost, from Linux's /proc. Bench process. On a system without /proc every
- * figure is NaN, and the bench says that it could not measure.
+ * Measures what a process and its children cost, from Linux's /proc. Bench process. On a system without /proc, the
+ * processor time and the memory of a process are NaN, the busy time is 0, and no threads are listed.
  */
 import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -19,7 +19,7 @@ export interface ProxyTarget {
   /** null for `direct`. */
   proxyPort: number | null;
   pid: number | null;
-  /** The gateway behind the proxy, which has stats. */
+  /** The gateway whose proxy this is; it has stats. null for `direct` and `mitmproxy`. */
   gateway: Target | null;
   stop: () => Promise<void>;
 }
@@ -45,7 +45,10 @@ export async function startProxyTarget(
   return { name, proxyPort, pid: gateway.pid, gateway, stop: gateway.stop };
 }
 
-/** Like the gateway, it writes the traffic and checks the upstream's certificate. */
+/**
+ * Starts mitmproxy. Like the gateway, it writes the traffic and checks the upstream's certificate.
+ * @returns null if it is not installed
+ */
 async function startMitmproxy(proxyPort: number, dir: string, cert: string): Promise<ProxyTarget | null> {
   if (spawnSync('mitmdump', ['--version']).error !== undefined) return null;
   mkdirSync(dir, { recursive: true });

@@ -29,8 +29,8 @@ type Way = (typeof WAYS)[number];
 
 const BLOCK = 25;
 /**
- * Warm-up requests of each way before each measurement. Code becomes faster while it runs, and a real gateway runs for
- * days.
+ * Warm-up blocks of requests of each way before each measurement. Code becomes faster while it runs, and a real gateway
+ * runs for days.
  */
 const WARM_UP_BLOCKS = 80;
 const REPLY_BYTES = 1_000;
@@ -83,9 +83,9 @@ export async function runRelegationBench({ quick, save, say }: RelegationBenchOp
     stops.push(upstream.stop);
     const [off] = await startTargets(['gateway'], upstream.port, join(folder, 'off'));
     stops.push(off!.stop);
-    // The gateways get their environment from here.
+    // The gateways inherit the environment of this process.
     process.env.SVC_DISTILL_DIR = directory;
-    // Audited steps are not served, and this measures served steps.
+    // The student does not serve audited steps, and the bench measures steps that it serves.
     process.env.GW_RELEGATION_AUDIT = '0';
     const [on] = await startTargets(['gateway'], upstream.port, join(folder, 'on'));
     process.env.SVC_DISTILL_DIR = behind;
@@ -159,7 +159,7 @@ async function publishStudents(
 const makeModel = ({ url }: FakeProvider) =>
   ({ kind: 'http', endpoint: url, model: 'small', style: 'chat_completions' }) as const;
 
-/** The body that the student's thread sends to a model. */
+/** Makes the body that the student's thread would send to a model for this request. */
 function toModelBody(body: object): string {
   const [wire, asked] = [WIRES.messages, body as never];
   const request = readWireRequest(wire, asked)!;
@@ -172,7 +172,7 @@ function toModelBody(body: object): string {
   return JSON.stringify(writeServiceRequest(student, readServiceStep({ wire, body: asked, request })));
 }
 
-/** Some rules, because agents' prompts have many. */
+/** Makes an addition to the system prompt. It consists of rules, because agents' prompts have many rules. */
 function makePrompt(length: number): string {
   let prompt = '';
   for (let at = 0; prompt.length < length; at++) {

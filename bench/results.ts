@@ -90,8 +90,8 @@ function readResults<Result extends Provenance>(suite: string): { path: string; 
 }
 
 /**
- * Stores `result` as bench/results/<suite>-<date>-<commit>.json in place of the suite's earlier result from the same
- * kind of machine, which git keeps. Returns the path relative to the working directory.
+ * Stores `result` as bench/results/<suite>-<date>-<commit>.json. Removes the suite's earlier result from the same kind
+ * of machine; git keeps the removed file. Returns the new path relative to the working directory.
  */
 export function saveResult(result: Provenance & { suite: string }): string {
   mkdirSync(RESULTS, { recursive: true });

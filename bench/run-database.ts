@@ -9,10 +9,10 @@ import { LISTINGS } from '../src/storage/row-listing.ts';
 export const ORG = 'bench';
 /** Runs written in one transaction. */
 const BATCH = 5_000;
-/** When the newest run began, and the time between two. */
+/** When the newest run began, and the time between the starts of two successive runs. */
 export const NEWEST_MS = Date.UTC(2026, 10, 1);
 export const APART_MS = 1_000;
-/** One run in this many belongs to the agent of the filter. */
+/** One run in this many belongs to the agent `rare`, by which benches filter. */
 const RARE = 10_000;
 
 /** Writes this many runs, the newest first. */
@@ -42,12 +42,15 @@ export async function writeRuns(
   await closeStores(stores);
 }
 
-/** The nth run, the newest last. It is finished, because the service asks a running run for its sums. */
+/**
+ * Makes the nth run; run 0 is the newest. The runs are finished, because the service would ask the actor of a running
+ * run for its totals.
+ */
 function makeRun(n: number): { row: RunRow; start: RunStartRow; started_at_ms: number } {
   const started_at_ms = NEWEST_MS - n * APART_MS;
   const started_at = new Date(started_at_ms).toISOString();
   const project_id = n % 3 === 0 ? 'web' : 'default';
-  // Unrelated to the order in time.
+  // The order of the ids differs from the order in time.
   const run_id = `run-${(Math.imul(n, 0x9e3779b1) >>> 0).toString(36)}-${n.toString(36)}`;
   const fired = Object.fromEntries(
     MONITOR_NAMES.map((name, at) => [name, n % (7 + at) === 0 ? 2 : 0]),

@@ -188,7 +188,7 @@ function migrate(address: string): void {
   if (status !== 0) throw new Error(`migrate: ${stderr}`);
 }
 
-/** One round of one measure: all boxes get the same load at the same time. */
+/** Measures one round of one measure: all boxes get the same load at the same time. */
 async function measure(fleet: Fleet, what: Measured, requests: number, round: number): Promise<Sample> {
   const { products, database } = fleet;
   const boxesUs = () => products.reduce((sum, { pid }) => sum + readCpuUs(pid), 0);

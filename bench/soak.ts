@@ -80,7 +80,7 @@ interface SoakResult extends Provenance, SoakReport {
   looks: SoakLook[];
 }
 
-/** Runs the bench. @returns false if a request was refused or a figure grew */
+/** Runs the bench. @returns false if a request failed, a list was refused, an exchange was dropped, or a figure grew */
 export async function runSoakBench({ minutes, save, say }: SoakOptions): Promise<boolean> {
   const dir = mkdtempSync(join(tmpdir(), 'bench-soak-'));
   const stops: (() => Promise<void> | void)[] = [];

@@ -2,8 +2,8 @@
  * The process that logs steps, so that the load does not share a process with what is measured. bench/steps.ts forks
  * it. It gets one job at a time as a message, answers with the figures, and exits when its parent exits.
  *
- * Raw keep-alive sockets, one request at a time on each. Every step has a new body of about the size that the
- * steps of public agents have (median 530 characters of text).
+ * It uses raw keep-alive sockets, with one request at a time on each. Every step has a new body of about the size that
+ * the steps of public agents have (median 530 characters of text).
  */
 import { connect, type Socket } from 'node:net';
 import { type Quantiles, takeQuantiles } from './quantiles.ts';

@@ -249,7 +249,7 @@ function responseHeaders(source: TextSource, atMs: number): string[] {
   ];
 }
 
-/** The last messages of the user carry cache markers. */
+/** Adds cache markers to the last two messages of the user. */
 function markForCache(messages: readonly Message[]): Message[] {
   return messages.map((message, i) =>
     i % 2 === 0 && i >= messages.length - 3

@@ -47,7 +47,7 @@ class Reader {
       const before = this.events;
       for (let at = text.indexOf(EVENT); at >= 0; at = text.indexOf(EVENT, at + 1)) this.events++;
       for (let at = text.indexOf(': \n'); at >= 0; at = text.indexOf(': \n', at + 1)) comments++;
-      // It is shorter than a counted text, so that no text is counted twice.
+      // The kept end is shorter than a counted text, so that no text is counted twice.
       this.#rest = text.slice(-2);
       if (text.endsWith(EVENT.slice(0, -1))) this.#rest = EVENT.slice(0, -1);
       else

@@ -145,11 +145,11 @@ function requestHead(path: string, host: string, contentLength: number, extra: s
   );
 }
 
-/** What a load sends. `bytes` is the size of the answer, and of the request body on average; `conversation` grows (see below). */
+/** What a load sends. */
 export type Workload =
-  /** `headers`: further headers, each with its CRLF. */
+  /** `bytes`: size of the answer, and average size of a request's body. `headers`: more headers, each with its CRLF. */
   | { kind: 'plain'; bytes: number; headers?: string }
-  /** `bytes`: size of the last turn's request; by default 110 KB. */
+  /** Each request is longer than the previous one. `bytes`: size of the last turn's request; by default 110 KB. */
   | { kind: 'conversation'; bytes?: number; headers?: string };
 
 /** Gives the bytes of a connection's next request, head included; valid until the next call. */
@@ -194,9 +194,9 @@ const CONVERSATION_REPLY_BYTES = 1536;
 const HEAD_ROOM = 1024;
 
 /**
- * The requests of one agent: runs of 20 turns (`x-svc-run`, `x-svc-seq`), each request the whole conversation so far.
- * System prompt and tools are the same in all runs, everything after them belongs to the run.
- * @param bytesMax of the last turn's request
+ * Makes the requests of one agent, which has one run after the other (`x-svc-run`, `x-svc-seq`). A run has 20 turns,
+ * and each request contains the whole conversation so far. System prompt and tools are the same in all runs.
+ * @param bytesMax size of the last turn's request
  */
 function makeConversationRequests(
   port: number,

@@ -39,7 +39,7 @@ console.log([`capture: ${status}`, ...reasons.map(({ text }) => text)].join('. '
 const parts = [api, gateway].filter((part) => part !== null);
 process.exitCode = parts.length > 0 && parts.every(({ ok }) => ok) && status !== 'stopped' ? 0 : 1;
 
-/** @returns the words of a process's command line; empty if it cannot be read */
+/** Reads the words of a process's command line; empty if it cannot be read. */
 function readCommandLine(pid) {
   try {
     return readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0').slice(0, -1);
@@ -48,7 +48,7 @@ function readCommandLine(pid) {
   }
 }
 
-/** @returns the variables that the files of Node's `--env-file` set; a later file wins */
+/** Reads the variables that the files of Node's `--env-file` set; a later file replaces values of an earlier one. */
 function readEnvFiles(words) {
   const set = {};
   for (const word of words) {
@@ -63,7 +63,7 @@ function readEnvFiles(words) {
   return set;
 }
 
-/** @returns null where the process is not the service's */
+/** Finds the command of the service and its flags. @returns null if the command line is not the service's */
 function findCommand(words) {
   const at = words.findIndex((word) => /^understudy/.test(basename(word)));
   const name = words[at + 1];
@@ -77,8 +77,10 @@ function findCommand(words) {
 }
 
 /**
- * @param names the variables of the listener
- * @returns null if nothing listens and the command does not start that listener
+ * Requests a path of a listener.
+ * @param names the variables of the listener's host, port and certificate, and its usual port
+ * @returns the answer, with `ok: false` if there is none; null if nothing listens and the command does not start this
+ *   listener
  */
 async function ask(listener, path, names) {
   const flags = command?.flagged === listener ? command.flags : {};

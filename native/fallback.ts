@@ -1,7 +1,7 @@
 /**
  * The capture writer's byte functions in TypeScript (`byte-functions.ts` documents them). `bytes.cc` has functions with
- * the same names and results, which are several times faster. Only those of `bytes.cc` limit how many bytes they compare.
- * This file is used if the addon could not be loaded. Pure; any thread.
+ * the same names and results, which are several times faster. Only those of `bytes.cc` limit how many bytes they
+ * compare. This file is used if the addon could not be loaded. Pure; any thread.
  */
 import { findEscape } from '../src/redaction/escapes.ts';
 import { beginsLikeKey, holdsBeginning } from '../src/redaction/key-beginnings.ts';

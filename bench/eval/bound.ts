@@ -1,12 +1,12 @@
 /**
  * Measures how often the student breaks its promise. Calibration lets the student serve forms of answers
- * (answer-form.ts) with at most 5 % errors. This counts the served forms that are wrong more often on fresh runs. Most
- * forms are whole kinds; forms that are only a part of a kind are also counted separately. Bench process.
+ * (answer-form.ts) with at most 5 % errors. The evaluation counts the served forms that are wrong more often on fresh
+ * runs. Most forms are whole kinds; forms that are only a part of a kind are also counted separately. Bench process.
  *
  * There are two measurements. The first judges each served form of the synthetic agents on fresh runs of the same
  * agent. The second plants errors: it makes a known share of the cross-fitted scores wrong, and calibration decides by
- * its own rules whether it serves the kind or forms of it. That shows what the bound accepts if a kind is learnt only
- * in part. Both also show what the bound of Clopper and Pearson would accept on the same evidence.
+ * its own rules whether it serves the kind or forms of it. So the second measurement shows what the bound accepts if a
+ * kind is learnt only in part. Both also show what the bound of Clopper and Pearson would accept on the same evidence.
  */
 
 import { parseArgs } from 'node:util';

@@ -132,7 +132,7 @@ interface CrossValidation {
   airline_alarms: number;
 }
 
-/** For each fold, fits on all other folds and judges this one. Repeats everything REPEATS times with other folds. */
+/** For each fold, fits on all other folds and judges this fold. Repeats this REPEATS times, each with other folds. */
 export function crossValidate(runs: readonly AgentRun[]): CrossValidation {
   const rows = measureRuns(runs);
   const fitOn = (use: (row: Row) => boolean): number[] => {

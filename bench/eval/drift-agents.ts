@@ -46,7 +46,7 @@ interface DriftRow {
    */
   covered: number;
   wrong: number;
-  /** Over all watches; null: no covered step was wrong, so a watch has nothing to notice. */
+  /** Wrong answers that a watch lets pass, over all watches; null: no covered step was wrong, so none can be found. */
   wrong_served: { median: number; p90: number } | null;
   runs_until_suspended: number | null;
   never_suspended: number;

@@ -15,7 +15,7 @@ const OWN_STEPS = 4;
 const OTHER_STEPS = 10;
 /** Runs with fewer steps than this are not inserted. */
 const OTHER_STEPS_MIN = 6;
-/** Distance to the run that is inserted, because neighbours in the file are almost equal. */
+/** Distance in the file between a run and the run inserted into it, because neighbours are almost equal. */
 const STRIDE = 7;
 
 interface SpliceRow {

@@ -48,7 +48,7 @@ function makeAgent(seed: number): Agent {
   };
 }
 
-/** One run. @returns what was served and how much of it was wrong; `isSuspended` if something was suspended */
+/** Plays one run. @returns how many answers were served, how many of them were wrong, and whether any is suspended */
 function playRun({ watch, prng }: Agent, error: number, change: Change) {
   let served = 0;
   let wrong = 0;
@@ -66,7 +66,7 @@ function playRun({ watch, prng }: Agent, error: number, change: Change) {
   return { served, wrong, isSuspended };
 }
 
-/** Agents whose upstream does not change. */
+/** Measures agents whose upstream does not change. @param error share of the student's answers that is wrong */
 function stayCalm(error: number) {
   let suspended = 0;
   let served = 0;

@@ -167,7 +167,7 @@ async function ask(
   }
 }
 
-/** New steps, each decided as by the gateway's student. */
+/** Decides new steps as the gateway's student does. @returns how many were served, and how many of them were wrong */
 async function serve(
   student: Student,
   threshold: number,

@@ -151,7 +151,7 @@ function ledgerItems(all: readonly Judged[], fires: (judged: Judged, at: number)
   return items;
 }
 
-/** Counts the runs of a kind in which a rule fires at least once. @returns the text "n of m" */
+/** Counts the runs of a kind. @returns `of`: their number; `fired`: in how many of them a rule fires at least once */
 function countRuns(
   all: readonly Judged[],
   kind: (judged: Judged) => boolean,
@@ -212,8 +212,8 @@ interface FailureRow {
 }
 
 /**
- * Judges monitors with annotated failures. Each step and run with a failure is a positive; all others of these runs and
- * of passed retail runs are negatives.
+ * Judges monitors with annotated failures. Each step and each run with a failure is a positive. The other steps of
+ * these runs, and the passed retail runs with their steps, are negatives.
  */
 function measureFailures(all: readonly Judged[]): FailureRow[] {
   const annotated = MONITOR_NAMES.filter((monitor) =>
@@ -275,7 +275,7 @@ function measureAlarms(
   ) as Record<MonitorName, Record<string, { fired: number; of: number }>>;
 }
 
-/** Runs the measurement; `file` is the tune half by default. */
+/** Runs the measurement. @param file the labelled runs; by default the part of them that is for tuning */
 export function evaluateMonitors(file = DEFAULT_FILE): void {
   const runs = readAgentRuns(file);
   if (runs === null) {

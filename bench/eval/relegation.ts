@@ -338,8 +338,9 @@ function chooseSimilarity(
 }
 
 /**
- * Runs the same tasks for every `ask`, which serves the covered steps; the frontier model serves the rest. @param stays
- * whether a run stays with the frontier model
+ * Runs tasks, which are the same for every `ask`. `ask` serves the steps that it covers, and the frontier model serves
+ * the others.
+ * @param stays whether the frontier model serves all steps of a run after the first one that it served
  */
 function runLoop(ask: Ask, threshold: number, firstSeed: number, stays = false): LoopPoint {
   let successes = 0;
@@ -384,7 +385,7 @@ function priceOf({ usage }: MessagesAnswer): number {
   return (usage.input_tokens * PRICES.input + usage.output_tokens * PRICES.output) / 1e6;
 }
 
-/** The run's cost with only the frontier model. A wrong served step makes runs longer. */
+/** Returns the cost of a run with only the frontier model. Wrong served steps would make the run longer. */
 function priceAlone(family: string, seed: number): number {
   const run = startRun(family, seed);
   let price = 0;
@@ -434,7 +435,7 @@ interface Learned {
 function learn(runs: number, first: number, seeds: number): Learned {
   const points: Point[] = [];
   const caches: number[] = [];
-  // A larger number reduces the influence of chance, but takes longer.
+  // More seeds reduce the influence of chance, but with 300 runs or more they take too long.
   for (let seed = first; seed < first + (runs >= 300 ? 1 : seeds); seed++) {
     const base = seed * 10_000_000;
     const golden = recordRuns(runs * FAMILY_NAMES.length, base).flatMap(({ steps }) => steps);
@@ -613,7 +614,7 @@ function printBefore(results: readonly SeedResult[]): void {
     ]);
 }
 
-/** Kinds of answers with errors, the worst first, and the evidence for the others. */
+/** Prints the kinds of answers with errors, the worst first, and the evidence for the other kinds. */
 function printKinds(results: readonly SeedResult[]): void {
   const kinds = [...addKinds(results)].toSorted(
     ([, a], [, b]) => b.errors / b.served - a.errors / a.served || b.served - a.served,

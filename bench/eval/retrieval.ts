@@ -62,13 +62,13 @@ const BUSY_ATTEMPTS = 20;
 const BUSY_PAUSE_MS = 1_000;
 /** Documents imported as patterns in one request. */
 const IMPORTED_AT_ONCE = 200;
-/** Number of texts in the latency measurement. */
+/** Length of each text in the latency measurement, and number of texts. */
 const LATENCY_TEXT_CHARACTERS = 200;
 const LATENCY_RUNS = 1_000;
 
 /**
  * Prints and stores the evaluation.
- * @param args `--model <folder>` instead of the default model, `--sets <folder>`
+ * @param args `--model <folder>` instead of the default model, `--sets <folder>` with the data sets, `--no-save`
  */
 export async function evaluateRetrieval(...args: string[]): Promise<void> {
   const { values } = parseArgs({

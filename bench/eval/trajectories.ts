@@ -21,7 +21,7 @@ import { type RecordedStep, readAnswer, readStep } from './relegation-runs.ts';
 
 const FILE = resolve(import.meta.dirname, '../../../shared/trajectories/tune.jsonl.gz');
 const FOLDS = 4;
-/** Fewer runs than a round uses, because learning from texts of hundreds of words is slow. */
+/** Fewer folds than a round uses, because learning from texts of hundreds of words is slow. */
 const CALIBRATION_FOLDS = 3;
 const TARGETS = [0.05, 0.2] as const;
 /**
@@ -92,7 +92,7 @@ export function evaluateTrajectories(file?: string): SplitResult[] | null {
     const recorded = new Map(runs.map((run) => [run, recordTrajectory(run)]));
     const trials = [...new Set(runs.map(({ trial }) => trial))].sort((a, b) => a - b);
     const tasks = [...new Set(runs.map(({ task }) => String(task)))].sort();
-    // Trials of one task. If each task has a single trial, this is another split by tasks.
+    // Splits by trials only if tasks have several trials. Otherwise this would be another split by tasks.
     if (runs.length > tasks.length)
       results.push(
         measureSplit(suite, 'trials', recorded, trials.length, ({ trial }) => trials.indexOf(trial)),

@@ -14,7 +14,7 @@ import type * as Fit from '../../src/teaching/student-fit.ts';
 import type * as Runs from './relegation-runs.ts';
 import type { RecordedStep } from './relegation-runs.ts';
 
-/** The functions of that version that this file calls. */
+/** The functions of the other version that this file calls. */
 export interface StudentVersion {
   calibration: typeof Calibration;
   fit: typeof Fit;
@@ -51,8 +51,8 @@ export function loadVersion(directory: string): StudentVersion {
 }
 
 /**
- * Measures which held-out steps that version serves at each target, and how many of its answers are wrong. Each version
- * uses its own definition of equivalent answers.
+ * Measures which held-out steps the other version serves at each target, and how many of its answers are wrong. Each
+ * version uses its own definition of equivalent answers.
  */
 export function measureVersion(
   { calibration, fit, student, runs }: StudentVersion,

@@ -13,7 +13,7 @@ export function percent(part: number, whole: number): string {
   return whole === 0 ? '-' : `${((100 * part) / whole).toFixed(1)} %`;
 }
 
-/** Steps refused, by reason: those with a right answer, with a wrong one, and without one. */
+/** Lists the reasons for refused steps, each with the numbers of right answers, of wrong answers and of no answers. */
 export function tellReasons({ reasons }: TrialFigures): string {
   return Object.entries(reasons)
     .toSorted(([, a], [, b]) => b.right - a.right)

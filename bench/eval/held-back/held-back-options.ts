@@ -12,7 +12,7 @@ interface TrialOptions {
   seed: number;
   /** Golden runs of each agent before each round, in rising order. */
   golden: readonly number[];
-  /** Runs of each agent with a sentence that forbids, limits or permits. */
+  /** Runs of each agent in which a sentence forbids, limits or permits something. */
   restricted: number;
   /** The checkout whose student is judged. */
   checkout: string;
@@ -22,7 +22,7 @@ export interface LiveOptions extends TrialOptions {
   live: number;
   /** Runs after the silent change before each round, in rising order; empty: no silent change. */
   changed: readonly number[];
-  /** Runs after such a round. */
+  /** Runs after each round that follows the silent change. */
   returned: number;
   say: (what: string) => void;
 }

@@ -107,7 +107,11 @@ class Trial {
     return { golden_runs, changed_runs: first, agents, rounds_cpu_s };
   }
 
-  /** Runs a round, and then live runs with the new student. @param at of `changed` @param new_runs since the change */
+  /**
+   * Runs a round, and then live runs with the new student.
+   * @param at index of the round in `changed`
+   * @param new_runs number of runs of each agent since the change
+   */
   async #return(copy: string, student: string, at: number, new_runs: number) {
     const { say, returned, checkout, changed } = this.#options;
     // Runs after earlier rounds also count as new.

@@ -18,7 +18,7 @@ export class Seeds {
     this.#base = seed * 100 * SERIES_RANGE;
   }
 
-  /** Returns the seed of a run of an agent. @throws Error if the run's seed belongs to the next agent */
+  /** Returns the seed of a run of an agent. @throws Error if the seed would belong to the next agent */
   of(series: RunSeries, agent: HeldBackAgent, run: number): number {
     if (run >= AGENT_RANGE) throw new Error(`an agent has at most ${AGENT_RANGE} runs of a series`);
     const place = HELD_BACK_AGENTS.indexOf(agent) + 1;

@@ -148,7 +148,7 @@ interface Round {
   cpu_s: number;
 }
 
-/** One round of `understudy loop` of a checkout. It publishes a student that passes its gate into `student`. */
+/** Runs one round of `understudy loop` of a checkout. It publishes a student that passes its gate into `student`. */
 export async function runRound(db: string, student: string, checkout: string): Promise<Round> {
   const manifest = join(student, 'manifest.json');
   const before = existsSync(manifest) ? readFileSync(manifest, 'utf8') : '';

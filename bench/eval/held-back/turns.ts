@@ -8,7 +8,7 @@ interface MadeCall {
   is_error: boolean;
 }
 
-/** The calls of a tool that succeeded, oldest first. */
+/** The successful calls of a tool, oldest first. */
 export function callsOf(turns: readonly Turn[], name: string): MadeCall[] {
   return allCallsOf(turns, name).filter(({ is_error }) => !is_error);
 }
@@ -24,7 +24,7 @@ export function allCallsOf(turns: readonly Turn[], name: string): MadeCall[] {
   );
 }
 
-/** The result of the last call that succeeded; null: no call did. */
+/** The result of the last successful call of a tool; null: no call of the tool succeeded. */
 export function resultOf(turns: readonly Turn[], name: string): string | null {
   return callsOf(turns, name).at(-1)?.result ?? null;
 }

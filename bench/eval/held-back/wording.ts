@@ -31,7 +31,7 @@ export function pick<T>(prng: Prng, list: readonly T[]): T {
   return list[prng.below(list.length)]!;
 }
 
-/** In a random order. */
+/** Returns the items in a random order. */
 export function shuffle<T>(prng: Prng, list: readonly T[]): T[] {
   const left = [...list];
   const out: T[] = [];

@@ -82,7 +82,7 @@ class CannotInstall(Exception):
 
 
 def make_environment(folder, *requirements):
-    """A new environment with the requirements. Returns its interpreter."""
+    """Makes a new environment with the requirements. Returns its interpreter."""
     venv.EnvBuilder(with_pip=True, symlinks=os.name != "nt").create(folder)
     python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
     if requirements:

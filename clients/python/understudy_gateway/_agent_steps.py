@@ -175,7 +175,7 @@ class AgentSteps:
         return returned if returned is not None or run is None else run.intervention()
 
     def give_back(self, said: Intervention) -> None:
-        """Returns an intervention whose model call failed, so that the next call gets it."""
+        """Takes back an intervention whose model call failed, so that the next call gets it."""
         with self._lock:
             self._returned = said
 
@@ -185,7 +185,7 @@ class AgentSteps:
             run.step(**fields)
 
     def _take(self, call_id: str) -> Optional[_PendingCall]:
-        """The first call with that id that waits for its result. Under the lock."""
+        """Removes and returns the first waiting call with this id; None: no call with it waits. Under the lock."""
         waiting = self._calls.get(call_id)
         if waiting is None:
             return None

@@ -22,7 +22,7 @@ class Circuit:
 
     @property
     def wait_s(self) -> float:
-        """Seconds until a request may try; 0: now."""
+        """Seconds until the pause of an open circuit ends; 0 without a pause."""
         return max(0.0, self._opens_until - time.monotonic()) if self.state == "open" else 0.0
 
     def admit(self) -> bool:

@@ -95,7 +95,7 @@ class _Labels:
             return last[0]
 
     def give_back(self, name: str, number: int) -> None:
-        """Returns the number of a request that was never sent, so that the next request gets it."""
+        """Takes back the number of a request that was never sent, so that the next request gets it."""
         with self._lock:
             if name in self._runs:
                 heapq.heappush(self._runs[name][1], number)

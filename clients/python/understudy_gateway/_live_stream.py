@@ -125,7 +125,7 @@ class Subscription:
         return None
 
     def _read_event(self, response: http.client.HTTPResponse) -> Optional[LiveEvent]:
-        """The next block of lines; None: it is not an event. Raises EOFError at the end of the stream."""
+        """Reads the next block of lines. None: it is not an event. Raises EOFError at the end of the stream."""
         fields: Dict[str, str] = {"id": self.last_event_id}
         data: List[str] = []
         size = 0

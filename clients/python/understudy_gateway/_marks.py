@@ -18,7 +18,10 @@ _INVISIBLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 def bound_marks(
     mark: object, tags: object, note: object, feedback_score: Any, leave_out: Callable[[str], None]
 ) -> Dict[str, Any]:
-    """The body of the request; empty: there is nothing to send. `leave_out` is called for each part that the service would refuse."""
+    """Makes the body of the request; empty: there is nothing to send.
+
+    leave_out: called with a reason for each part that is left out because the service would refuse it.
+    """
     body: Dict[str, Any] = {}
     if mark in ("good", "bad"):
         body["mark"] = mark

@@ -56,5 +56,5 @@ class ClientWarning(NamedTuple):
     """A problem that the program should know about. Each cause is reported once."""
 
     cause: str
-    """Stable: `queue_full`, `refused`, `failed`, `unauthorized`, `truncated`, `unknown_field`."""
+    """Stable: `queue_full`, `refused`, `failed`, `unauthorized`, `closed`, `truncated`, `unknown_field`, `unfit_mark`."""
     message: str

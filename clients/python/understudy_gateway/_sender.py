@@ -37,7 +37,7 @@ class Sender:
     """Sends the events of several runs at once, each run's in order. The queue is bounded in steps and bytes.
 
     The agent's calls only add an event to a lane. An event that cannot be sent is dropped and counted. A warning reports the
-    first drop of each cause.
+    first drop of each cause, except drops because the client was closed.
     """
 
     def __init__(

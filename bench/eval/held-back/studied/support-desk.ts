@@ -175,7 +175,7 @@ function makeSystem(prng: Prng, desk: Desk, today: number): string {
   ].join('\n');
 }
 
-/** The sentence of the prompt that decides a step of this run. */
+/** Chooses the sentence of the prompt that decides a step of this run, and sets the desk's rules to match; '': none. */
 function restriction(prng: Prng, desk: Desk): string {
   if (desk.kind !== 'restricted') return '';
   if (desk.intent === 'cancel') {
