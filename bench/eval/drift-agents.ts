@@ -46,7 +46,7 @@ interface DriftRow {
    */
   covered: number;
   wrong: number;
-  /** Wrong answers that a watch lets pass, over all watches; null: no covered step was wrong, so none can be found. */
+  /** Wrong answers that a watch lets pass, over all watches; null: no covered step was wrong. */
   wrong_served: { median: number; p90: number } | null;
   runs_until_suspended: number | null;
   never_suspended: number;
