@@ -1,7 +1,7 @@
 /**
- * Logs the writer's problems: what is wrong and what to do, at most once a minute for each cause, and that exchanges are
- * stored again. Capture problems must not affect traffic, so only the log and the stats report them. Runs in the capture
- * process, and on any thread in tests.
+ * Logs the writer's problems: what is wrong and what to do, at most once a minute for each cause. Also logs that
+ * exchanges are stored again. Capture problems must not affect traffic, so only the log and the stats report them.
+ * Runs in the capture process, and on any thread in tests.
  */
 import type { FailureCause, PlaceCause } from '../../src/domain/capture-cause.ts';
 import { RareTelling } from '../../src/std/rare-telling.ts';
@@ -13,18 +13,17 @@ interface Log {
   error(fields: object, message: string): void;
 }
 
+const WAITING = 'Exchanges wait in memory; beyond GW_MAX_QUEUE_BYTES they are dropped';
+
 const ADVICE: Readonly<Record<PlaceCause, string>> = {
-  disk_full:
-    'the disk is full. They wait in memory; beyond GW_MAX_QUEUE_BYTES they are dropped. Make room there',
-  disk_error:
-    'the disk or its file system refuses the write. They wait in memory; beyond GW_MAX_QUEUE_BYTES they are dropped. Check the disk and its permissions',
-  damaged:
-    'the file is damaged. They wait in memory; beyond GW_MAX_QUEUE_BYTES they are dropped. Move the file away: a new one is begun at once',
+  disk_full: `the disk is full. ${WAITING}. Make room on the disk`,
+  disk_error: `the disk or its file system refuses the write. ${WAITING}. Check the disk and its permissions`,
+  damaged: `the file is damaged. ${WAITING}. Move the file away: the writer then begins a new one at once`,
 };
 
 const SET_APART =
-  'an exchange makes the writer fail: it is dropped, all others are stored. That is a fault of this program: report it ' +
-  'with this line, which holds nothing of what was said';
+  'an exchange makes the writer fail: it is dropped, all others are stored. That is a fault of this program. Report it ' +
+  'with this line, which contains no text of the exchange';
 
 export class WriterReport {
   readonly #db: string;

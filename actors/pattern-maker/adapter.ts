@@ -135,13 +135,13 @@ export class PatternMakingAdapter {
     } catch (thrown) {
       // The message of a full store contains no data of other callers, so it is passed on.
       const isFull = thrown instanceof CatalogueError && thrown.code === 'conflict';
-      throw unavailable(isFull ? thrown.message : 'the pattern store takes nothing now', thrown);
+      throw unavailable(isFull ? thrown.message : 'the pattern store cannot store patterns now', thrown);
     }
   }
 
   async #read(key: string): Promise<Trace> {
     const body = this.#parts.readBody(key);
-    if (body === undefined) throw new PortError('body_lost', 'the body of the trace is not there', false);
+    if (body === undefined) throw new PortError('body_lost', 'the body of the trace is missing', false);
     try {
       return await unpackTrace(body);
     } catch (thrown) {
@@ -156,7 +156,7 @@ export class PatternMakingAdapter {
       const vectors = await embedder.embed(candidates.map(({ situation }) => situation));
       return keepDistinct(candidates, vectors);
     } catch (thrown) {
-      throw unavailable('the embedder gives no answer now', thrown);
+      throw unavailable('the embedder does not answer now', thrown);
     }
   }
 

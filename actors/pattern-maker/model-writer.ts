@@ -162,7 +162,7 @@ function describeStretch(candidate: PatternCandidate, trace: Trace): string {
  * quote the text that they parsed.
  */
 function describeFailure(thrown: unknown): string {
-  if (thrown instanceof z.ZodError) return 'its answer has not the asked form';
+  if (thrown instanceof z.ZodError) return 'its answer does not have the required form';
   if (thrown instanceof SyntaxError) return 'its answer is not JSON';
   if (thrown instanceof Error)
     return thrown.name === 'TimeoutError' ? 'no answer in time' : thrown.message.slice(0, 200);
