@@ -183,7 +183,7 @@ export class ExchangeBatch {
     this.#used = this.#addBody(exchange.response_cells, responseBytes, responseCells > 0, slab, at);
   }
 
-  /** Number of cells that keep the body; 0 if the body is copied into the slab. */
+  /** Counts the cells that keep the body; 0 if the body is copied into the slab. */
   #countCells(cells: readonly Uint8Array[], bytes: number): number {
     return bytes >= CELL_BODY_BYTES && cells.every((cell) => this.#memory.has(cell)) ? cells.length : 0;
   }

@@ -26,7 +26,8 @@ export interface StoredFinding {
 }
 
 /**
- * Maximum number of code bases that are remembered as read. Beyond it, `knownOf` returns every code base that it is given.
+ * Maximum number of code bases that are remembered as read. Beyond it, `knownOf` returns every code base that it is
+ * given; without a list it still returns only the remembered ones.
  */
 const READ_CODEBASES = 10_000;
 

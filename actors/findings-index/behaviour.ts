@@ -397,7 +397,7 @@ function emptyIndex(): Index {
   };
 }
 
-/** The fields that are read from the rows, empty. */
+/** Makes the fields that are read from the rows, empty. */
 function emptyContents(): Omit<Index, 'storing' | 'is_exclusive' | 'waiting' | 'evicting' | 'is_stale'> {
   return {
     embedder: null,

@@ -46,7 +46,7 @@ export interface FindingsScope extends Codebase {
   hidden?: ReadonlySet<string>;
 }
 
-/** The scope as fields of a message. */
+/** Returns the scope as fields of a message. */
 function sightOf({ project_id, hidden }: FindingsScope): { project_id: string | null; hidden?: string[] } {
   return hidden === undefined || hidden.size === 0 ? { project_id } : { project_id, hidden: [...hidden] };
 }
@@ -100,7 +100,7 @@ export class FindingsClient {
     return this.#ask(scope, 'list', { ...sightOf(scope), ...options });
   }
 
-  /** A finding by its id; undefined if it does not exist or is not visible. */
+  /** Finds a finding by its id; undefined if it does not exist or is not visible. */
   async find(scope: FindingsScope, finding_id: string): Promise<Finding | undefined> {
     const { place } = await this.#ask(scope, 'find', { ...sightOf(scope), finding_id });
     return place === null ? undefined : this.rows.find(scope, place);
@@ -134,7 +134,7 @@ export class FindingsClient {
     return this.#ask(codebase, 'expire', { project_id: null, before, limit, audit });
   }
 
-  /** The share of the given paths that findings cover. */
+  /** Measures the share of the given paths that findings cover. */
   coverage(scope: FindingsScope, file_paths: readonly string[]): ReplyOf<'coverage'> {
     return this.#ask(scope, 'coverage', { ...sightOf(scope), file_paths });
   }
@@ -161,7 +161,7 @@ export class FindingsClient {
     return this.#ask(codebase, 'embedded', { vectors: packed });
   }
 
-  /** Code bases in which some vectors are missing or belong to another embedder. */
+  /** Lists the code bases in which some vectors are missing or belong to another embedder. */
   outdated(): Iterable<Codebase> {
     return this.rows.listOutdated(this.#embedder.id);
   }

@@ -106,7 +106,10 @@ export type FindingsIndexProtocol = {
   stale: { request: null; reply: null };
 };
 
-/** The address of a code base's index. Its key is a digest, because both names together may be too long for a key. */
+/**
+ * Returns the address of a code base's index. The actor's key is a digest, because both names together may be too long
+ * for a key.
+ */
 export function findingsAddress({ org_id, codebase_id }: Codebase): ActorAddress {
   const digest = createHash('sha256')
     .update(JSON.stringify([org_id, codebase_id]))

@@ -104,7 +104,7 @@ export const silentLiveHub: LiveHub = {
   handlers: { ...liveHub.handlers, publish: () => {}, forget: () => {} },
 };
 
-/** A hub that drops events older than the retention limit. @param maxAgeMs null: no limit */
+/** Makes a hub that drops events older than the retention limit. @param maxAgeMs null: no limit */
 export function liveHubOf(maxAgeMs: number | null): LiveHub {
   if (maxAgeMs === null) return liveHub;
   const { publish, replay, ...others } = liveHub.handlers;

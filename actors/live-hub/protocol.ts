@@ -90,7 +90,7 @@ export type LiveHubProtocol = {
   forget: { request: ForgetRequest; reply: undefined };
 };
 
-/** The topic on which a hub publishes the organization's events. */
+/** Names the topic on which a hub publishes the organization's events. */
 export function liveTopic(orgId: string): string {
   return `live:${orgId}`;
 }

@@ -116,7 +116,7 @@ export class EventRing {
     this.#lostId = event.id;
   }
 
-  /** Index of the first event with a greater id. */
+  /** Finds the index of the first event with a greater id. */
   #placeAfter(id: number): number {
     let low = this.#first;
     let high = this.#events.length;

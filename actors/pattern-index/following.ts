@@ -1,6 +1,6 @@
 /**
- * Applies other boxes' changes to the shared rows of patterns in memory: new patterns, new vectors and removals. Must
- * not run at the same time as another write, such as an intake. Actor thread.
+ * Follows other boxes: reads the rows of patterns that they changed (new patterns, new vectors and removals), and
+ * applies these changes in memory. Must not run at the same time as another write, such as an intake. Actor thread.
  */
 import type { PatternScope, Tier } from '../../src/domain/pattern.ts';
 import {
@@ -129,7 +129,10 @@ function placeOf(key: RowKey): { scope: PatternScope; pattern_id: string } {
   return { scope: { tier, org_id, project_id }, pattern_id };
 }
 
-/** Returns the ids of patterns in a scope's index, by the patterns' names. @param wanted null: those of all patterns */
+/**
+ * Maps the names of a scope's patterns (`pattern_id`) to their ids in the scope's index.
+ * @param wanted the names to include; null: all patterns
+ */
 function idsOf(home: Scope, wanted: ReadonlyMap<string, unknown> | null): Map<string, number> {
   const ids = new Map<string, number>();
   for (const [id, entry] of home.entries.entries())

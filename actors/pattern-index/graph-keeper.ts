@@ -212,7 +212,7 @@ export class GraphKeeper {
   }
 }
 
-/** File name of a graph: one for each scope and embedder. */
+/** Makes the file name of a graph: one for each scope and embedder. */
 function nameGraph(vectorsId: string, { scope }: Scope): string {
   return digest(JSON.stringify([vectorsId, nameScope(scope)]));
 }

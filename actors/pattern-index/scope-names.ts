@@ -4,7 +4,7 @@
 import { type PatternScope, UNIVERSAL_SCOPE } from '../../src/domain/pattern.ts';
 import type { RetrieveRequest } from './protocol.ts';
 
-/** The scopes that a request may search, whether they contain patterns or not. */
+/** Lists the scopes that a request may search, whether they contain patterns or not. */
 export function namedScopes({ org_id, project_id, tier }: RetrieveRequest): PatternScope[] {
   const scopes: PatternScope[] = [];
   if (project_id !== null && (tier === null || tier === 'e1'))
@@ -14,7 +14,10 @@ export function namedScopes({ org_id, project_id, tier }: RetrieveRequest): Patt
   return scopes;
 }
 
-/** The group of scopes that are searched in addition to the named ones: all projects of the organization; '': none. */
+/**
+ * Names the group of scopes that are searched in addition to the named ones: all projects of the organization; '': no
+ * group is searched.
+ */
 export function groupOf({ org_id, project_id, tier }: RetrieveRequest): string {
   return project_id === null && (tier === null || tier === 'e1') ? nameGroup(org_id) : '';
 }
@@ -23,13 +26,13 @@ export function nameGroup(org_id: string): string {
   return JSON.stringify(org_id);
 }
 
-/** The inverse of {@link nameScope}. */
+/** Reads the scope from a name that {@link nameScope} made. */
 export function parseScope(name: string): PatternScope {
   const [tier, org_id, project_id] = JSON.parse(name) as [PatternScope['tier'], string, string];
   return { tier, org_id, project_id };
 }
 
-/** A unique name for each scope. */
+/** Makes a unique name for each scope. */
 export function nameScope({ tier, org_id, project_id }: PatternScope): string {
   return JSON.stringify([tier, org_id, project_id]);
 }

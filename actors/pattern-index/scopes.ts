@@ -84,7 +84,7 @@ export class PatternScopes {
     return this.#scopes.values();
   }
 
-  /** The scope, created if missing. */
+  /** Returns the scope, and creates it if it is missing. */
   of(scope: PatternScope): Scope {
     const name = nameScope(scope);
     let home = this.#scopes.get(name);
@@ -108,7 +108,7 @@ export class PatternScopes {
     return home;
   }
 
-  /** The scopes with patterns that the request may search. */
+  /** Lists the scopes with patterns that the request may search. */
   visible(request: RetrieveRequest): Scope[] {
     const scopes = namedScopes(request).map((scope) => this.#scopes.get(nameScope(scope)));
     if (groupOf(request) !== '') scopes.push(...(this.#projects.get(request.org_id) ?? []));

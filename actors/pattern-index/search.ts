@@ -55,7 +55,7 @@ export function findPatterns(
   return rankFound(found, request);
 }
 
-/** The number of matches to find in each scope, and the preferred family; '': none. */
+/** Computes the number of matches to find in each scope, and the preferred family; '': none. */
 export function lookOf({ top_k, model }: RetrieveRequest): { wanted: number; family: string } {
   const family = model === null ? '' : modelFamily(model);
   // A pattern of the preferred family may move up from a lower rank.
@@ -75,7 +75,7 @@ export function rankFound(found: Candidate[], { top_k }: RetrieveRequest): Found
   return { scopes: [...places.keys()], matches };
 }
 
-/** Best first. Equal matches are ordered by tier, and then by age, the older one first. */
+/** Orders matches: best first. Equal matches are ordered by tier, and then by age, the older one first. */
 function compareFound(a: Candidate, b: Candidate): number {
   return (
     rankOf(b) - rankOf(a) ||

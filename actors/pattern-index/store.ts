@@ -63,8 +63,8 @@ export class PatternStore {
   /** Resolves when the patterns and the saved graphs are loaded. After that, new patterns are accepted. */
   readonly #ready: Promise<void>;
   /**
-   * Resolves when the patterns are loaded, and those without a vector of the current embedder can be found by an
-   * earlier embedder, if there is one.
+   * Resolves when the patterns are loaded and can be found. If there is an earlier embedder, searches find the patterns
+   * without a vector of the current embedder by their vectors of the earlier one.
    */
   readonly #serving: Promise<void>;
   #isLoaded = false;

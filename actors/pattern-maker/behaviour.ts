@@ -326,7 +326,7 @@ function failure({ error }: PatternMakerState): Refusal {
   };
 }
 
-/** Two parts of one trace may be merged into one pattern, which counts as created once. */
+/** Counts the created patterns. Two parts of one trace may be merged into one pattern, which counts as created once. */
 function countCreated(merged: readonly MergedPattern[]): number {
   return new Set(merged.filter(({ created }) => created).map(({ pattern_id }) => pattern_id)).size;
 }
@@ -350,7 +350,7 @@ function applyEvent(state: PatternMakerState, event: PatternMakerEvent): Pattern
   }
 }
 
-/** The rows that are deleted with a trace. Patterns made from it are independent and stay. */
+/** Makes the rows that delete a trace. Patterns made from it are independent and stay. */
 function deletionRows(submission: SubmitRequest, submittedAt: string, key: string): RowWrite[] {
   return [
     { op: 'remove', table: TRACES, row: traceRowKey(submission) },

@@ -43,7 +43,7 @@ export type PatternMakerProtocol = {
   wake: { request: null; reply: null };
 };
 
-/** The key of a trace's actor: a digest, because ids may have any length and any characters. */
+/** Makes the key of a trace's actor: a digest, because ids may have any length and any characters. */
 export function patternMakerKey({ org_id, project_id, trace_id }: TraceAddress): string {
   return createHash('sha256')
     .update(JSON.stringify([org_id, project_id, trace_id]))

@@ -72,7 +72,7 @@ export const rateBucket: Behaviour<RateBucketProtocol, Bucket, never, BucketInte
   },
 };
 
-/** The bucket's tokens at the given time. */
+/** Counts the bucket's tokens at the given time. */
 function countTokens({ tokens, at_ms, limit }: Bucket, nowMs: number): number {
   const gained = (Math.max(0, nowMs - at_ms) * limit.rate_per_s) / 1000;
   return Math.min(limit.burst, (tokens ?? limit.burst) + gained);

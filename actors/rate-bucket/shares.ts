@@ -67,7 +67,7 @@ export class RateShares {
     this.#used = take(Int32Array<SharedArrayBuffer>, 4, 1);
   }
 
-  /** Memory for a rate table of this many slots. */
+  /** Allocates memory for a rate table of this many slots. */
   static allocate(slots: number): SharedArrayBuffer {
     return new SharedArrayBuffer(slots * BYTES_PER_SLOT + LISTED * BYTES_PER_ENTRY + 4);
   }
@@ -97,12 +97,12 @@ export class RateShares {
     if (!isAllowed) Atomics.add(this.#refused, slot, 1);
   }
 
-  /** Part of the rate that this box may use; null: an equal part. */
+  /** Returns the part of the rate that this box may use; null: an equal part. */
   partOfSlot(slot: number): number | null {
     return toPart(Atomics.load(this.#parts, slot));
   }
 
-  /** Part of the rate of a key that may have no slot; null: an equal part. */
+  /** Returns the part of the rate of a key that may have no slot; null: an equal part. */
   partOfKey(key: string): number | null {
     return toPart(this.#unitsOf(digestOf(key)));
   }

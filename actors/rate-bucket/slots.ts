@@ -43,7 +43,7 @@ const RECLAIM_MAX = 8_192;
 /** Pause between two searches for idle slots, so that a table full of busy keys is not searched at every request. */
 const RECLAIM_PAUSE_MS = 1_000;
 
-/** @param total slots of the table */
+/** Makes the actor that assigns the slots. @param total number of slots of the table */
 export function rateSlots(total: number): Behaviour<RateSlotsProtocol, Slots, never, SlotsInternal> {
   return {
     kind: RATE_SLOTS_KIND,

@@ -35,9 +35,10 @@ const DEPTH_NS_MAX = 2 ** 61;
 export type ReadNs = () => number;
 
 /**
- * The offset to add to this thread's `performance.now()`, which starts at a different time in each thread but costs a
- * third of `hrtime`. The two clocks cannot be read at the same time, and a thread that loses its core between the two
- * reads would get an offset that is too large. So several pairs are read, and the closest pair counts.
+ * Measures the offset to add to this thread's `performance.now()`, so that it agrees with `hrtime`. `performance.now()`
+ * starts at a different time in each thread, but costs a third of `hrtime`. The two clocks cannot be read at the same
+ * time, and a thread that loses its core between the two reads would get a wrong offset. So several pairs are read, and
+ * the closest pair counts.
  */
 export function findOriginNs(readHrtimeNs: ReadNs = () => Number(process.hrtime.bigint())): number {
   let closest = { gapMs: Infinity, originNs: 0 };
@@ -138,7 +139,7 @@ export class RateTable {
   }
 }
 
-/** Memory for this many buckets. */
+/** Allocates memory for this many buckets. */
 export function allocateRateTable(slots: number): SharedArrayBuffer {
   return new SharedArrayBuffer(Math.ceil(slots / 2) * 2 * BYTES_PER_SLOT);
 }

@@ -342,7 +342,10 @@ function sweepSoon(context: Pick<RunContext, 'setTimer'>): void {
   context.setTimer('sweep', 0, 'sweep', null);
 }
 
-/** Whether the caller may see the run. If not, the answer is the same as for a missing run. */
+/**
+ * Whether the caller may see the run. If not, the answer is the same as for a missing run.
+ * @param projectId the project to which the caller is limited; null: no limit
+ */
 function isSeen({ facts, left_to_delete }: RunState, projectId: string | null): boolean {
   return facts !== null && left_to_delete === null && (projectId === null || facts.project_id === projectId);
 }

@@ -72,7 +72,7 @@ export class RunClient {
     return this.#ask(org_id, runId, 'evaluate', { project_id });
   }
 
-  /** The run's totals so far. */
+  /** Returns the run's totals so far. */
   totals({ org_id, project_id }: RunScope, runId: string): Promise<RunTotals> {
     return this.#ask(org_id, runId, 'totals', { project_id });
   }

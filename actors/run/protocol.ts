@@ -79,7 +79,10 @@ export type RunProtocol = {
   wake: { request: null; reply: null };
 };
 
-/** The address of a run. Ids contain no line break. If both ids together are too long for a key, the key is a hash. */
+/**
+ * Returns the address of a run. The key is both ids, separated by a line break, which no id contains. If the key would
+ * be too long, its hash is used instead.
+ */
 export function runAddress(orgId: string, runId: string): ActorAddress {
   const key = `${orgId}\n${runId}`;
   if (key.length <= MAX_KEY_LENGTH) return { kind: RUN_KIND, key };

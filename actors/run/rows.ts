@@ -65,7 +65,7 @@ export function projectRun(state: RunState, event: RunEvent): readonly RowWrite[
   }
 }
 
-/** The rows that a step writes. */
+/** Makes the rows that a step writes. */
 export function stepRows(
   state: RunState,
   { at_ms, step_index, tokens }: StepEvent,
@@ -77,7 +77,7 @@ export function stepRows(
   ];
 }
 
-/** The row with the totals of a running run, which readers on other boxes need. */
+/** Makes the row with the totals of a running run, which readers on other boxes need. */
 export function totalsRow(state: RunState): RowWrite {
   const { org_id, run_id } = state.facts!;
   return { op: 'put', table: RUN_TOTALS, row: [org_id, run_id], value: totalsOf(state) };
@@ -88,7 +88,7 @@ export function removeTotals({ facts }: RunState): RowWrite {
   return { op: 'remove', table: RUN_TOTALS, row: [facts!.org_id, facts!.run_id] };
 }
 
-/** The rows that move steps of a finished run into one row. */
+/** Makes the rows that move steps of a finished run into one row. */
 export function gatheredRows({ facts }: RunState, { first, last, value }: GatheredSteps): RowWrite[] {
   const row = runStepKey(facts!, last);
   return [
@@ -97,7 +97,7 @@ export function gatheredRows({ facts }: RunState, { first, last, value }: Gather
   ];
 }
 
-/** The row of a report's key, or of counts of reports. @param value the step's index, or the counts */
+/** Makes the row of a report's key, or of counts of reports. @param value the step's index, or the counts */
 export function stepKeyRow({ facts }: RunState, key: string, value: number | readonly number[]): RowWrite {
   return { op: 'put', table: RUN_STEP_KEYS, row: [facts!.org_id, facts!.run_id, key], value };
 }

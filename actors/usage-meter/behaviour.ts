@@ -119,7 +119,10 @@ export const usageMeter: UsageMeter = {
   },
 };
 
-/** Version 1 has no previous month, version 2 no names, version 3 no evaluated runs. */
+/**
+ * Decodes a stored meter. Version 1 has no previous month, versions up to 2 have no names, and versions up to 3 have no
+ * evaluated runs.
+ */
 function decodeMeter(data: unknown): Meter {
   const { evaluated = [], ...meter } = data as Omit<Meter, 'evaluated'> & {
     evaluated?: (readonly [string, number])[][];
@@ -146,7 +149,7 @@ function usedIn({ month, used, before }: Meter, of: string): number {
   return of === before?.month ? before.used : 0;
 }
 
-/** The month of a time; or the following month, if usage was already counted for that following month. */
+/** Names the month of a time, or the following month if the meter has already counted usage for it. */
 function monthToCountIn({ month }: Meter, atMs: number): string {
   const at = new Date(atMs);
   const present = monthOf(at.getTime());

@@ -60,7 +60,7 @@ export class UsageMeterClient {
   }
 
   /**
-   * Number of interventions in this UTC month so far.
+   * Returns the number of interventions in this UTC month so far.
    * @throws CatalogueError `unavailable`
    */
   async used(orgId: string): Promise<number> {
