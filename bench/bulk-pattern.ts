@@ -4,7 +4,7 @@ import { makeRandom } from './workload.ts';
 /** The length is a prime number, so that a lost or repeated chunk of any usual size changes the bytes. */
 const PATTERN_BYTES = 65_521;
 
-/** The pattern that the bulk transfer repeats from its first byte to its last. */
+/** Makes the pattern that the bulk transfer repeats from its first byte to its last. */
 export function makeBulkPattern(): Buffer {
   const random = makeRandom(3);
   const out = Buffer.alloc(PATTERN_BYTES);

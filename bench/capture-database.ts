@@ -181,7 +181,7 @@ class MadeRun {
     return text.repeat(Math.ceil(bytes / text.length)).slice(0, bytes);
   }
 
-  /** A side call that requests a title, like the call with which coding agents name a session. */
+  /** Makes a side call that requests a title, like the call with which coding agents name a session. */
   #title(key: string): CapturedExchange {
     const messages = [{ role: 'user', content: `Write a title for: the state of ${key}` }];
     const asked = { system: 'Generate a concise title for this conversation.', messages };
@@ -264,7 +264,7 @@ function drawAgent(place: number): Agent {
   return AGENTS[0]!;
 }
 
-/** All runs, the oldest first. */
+/** Yields all runs, the oldest first. */
 function* makeRuns({
   runs,
   run_bytes,

@@ -140,7 +140,7 @@ const WORDS =
     ' ',
   );
 
-/** A finding of about forty words; each is different. */
+/** Makes a finding of about forty words; each is different. */
 function describe(n: number): string {
   let seed = Math.imul(n + 1, 0x9e3779b1) >>> 0;
   const words = Array.from({ length: 40 }, () => {

@@ -59,7 +59,7 @@ function medianRatio(
   );
 }
 
-/** Each thread's share of the gateway's processor time per request, largest first. */
+/** Describes each thread's share of the gateway's processor time per request, largest first. */
 function describeThreads(cell: ThroughputCell, target: TargetName): string {
   const sums = new Map<string, number>();
   let answered = 0;

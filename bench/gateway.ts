@@ -191,7 +191,7 @@ async function loadOne(
   return { ...result, cpuUs, cpuUsPerRequest: cpuUs / result.answered, threadCpuUs, backlog, settleS };
 }
 
-/** Mean size of an exchange's two bodies, each compressed with gzip, over the exchanges of a run. */
+/** Measures the mean size of an exchange's two bodies, each compressed with gzip, over the exchanges of a run. */
 function measureGzipAlone(workload: Workload): number {
   const next = makeRequests(workload, 1, 0);
   let sum = 0;
@@ -588,7 +588,7 @@ interface GatewayBenchOptions {
   say: (what: string) => void;
 }
 
-/** The result for the file, without the processor time of each thread. Only the printed report shows these times. */
+/** Returns the result for the file, without the threads' processor times, which only the printed report shows. */
 function withoutThreads(result: GatewayResult): GatewayResult {
   return JSON.parse(
     JSON.stringify(result, (key, value: unknown) => (key === 'threadCpuUs' ? undefined : value)),

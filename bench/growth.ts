@@ -245,7 +245,7 @@ interface Series {
   isNoisy: boolean;
 }
 
-/** All figures of an axis, each over its sizes. */
+/** Lists all figures of an axis, each at all sizes. */
 function listSeries(points: readonly GrowthPoint[]): Series[] {
   const of = (
     name: string,

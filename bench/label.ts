@@ -57,7 +57,7 @@ export function runLabelBench(options: LabelOptions, say: (what: string) => void
   };
 }
 
-/** The report as lines for a terminal. */
+/** Writes the report as lines for a terminal. */
 export function describeLabel(report: LabelReport): string[] {
   const us = (value: number) => `${value.toFixed(2)} µs`;
   return [
@@ -93,7 +93,7 @@ const HANDLER = {
   onResponseError() {},
 };
 
-/** undici's own request, up to the writing of its head. */
+/** Makes undici's own request, up to the writing of its head. */
 function makeUndiciRequest(): void {
   const headers = [
     'accept',
@@ -121,7 +121,7 @@ class Sink extends Duplex {
 const agent = { addRequest() {}, protocol: 'http:', defaultPort: 80 } as unknown as http.Agent;
 const socket = new Sink();
 
-/** A request of node:http up to the head that it writes. It never gets a connection. */
+/** Makes a request of node:http up to the head that it writes. It never gets a connection. */
 function writeHead(): void {
   const request = new http.ClientRequest({
     host: '127.0.0.1',

@@ -53,7 +53,7 @@ export async function runLimitsBench(
   };
 }
 
-/** The report as lines for a terminal. */
+/** Writes the report as lines for a terminal. */
 export function describeLimits(report: LimitsReport): string[] {
   const us = (value: number) => `${value.toFixed(3)} µs`;
   return [
@@ -79,7 +79,10 @@ async function measure({ takes, rounds }: LimitsOptions, limit: typeof LIMIT, ke
   return best;
 }
 
-/** The processor time of the process includes the other thread's, so it is divided by the takes of both threads. */
+/**
+ * Measures a take while a second thread takes from the same bucket. The processor time of the process includes both
+ * threads, so it is divided by the takes of both.
+ */
 async function measureContended({ takes, rounds }: LimitsOptions): Promise<number> {
   const memory = allocateRateTable(2);
   const generation = new RateTable(memory).open(0);

@@ -20,7 +20,7 @@ const [runs = 100_000, steps = 1] = process.argv
   .map(Number);
 const isFinished = process.argv.includes('--finish');
 
-/** The requests of a run. */
+/** Yields the requests of a run. */
 function* listRequests(run: number): Generator<{ path: string; body: object }> {
   const run_id = `run-${run}`;
   const task = `Fix the failing test number ${run} of the parser module without changing its interface`;

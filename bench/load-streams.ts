@@ -36,7 +36,7 @@ const BODY = JSON.stringify({
   messages: [{ role: 'user', content: 'Say something long.' }],
 });
 
-/** The upstream's figures in a frame; null for an event without figures. */
+/** Reads the upstream's figures in a frame; null for an event without figures. */
 function readFrame(text: string): { number: number; sentUs: number; dueUs: number } | null {
   const at = text.indexOf('"text":"@');
   if (at === -1) return null;

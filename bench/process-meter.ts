@@ -16,7 +16,7 @@ function readOrNull(path: string): string | null {
   }
 }
 
-/** The process and all its descendants. */
+/** Lists the process and all its descendants. */
 export function listTree(pid: number): number[] {
   const found = [pid];
   for (const parent of found) {
@@ -28,19 +28,25 @@ export function listTree(pid: number): number[] {
   return found;
 }
 
-/** utime + stime of a stat file. The command name before them may contain spaces. */
+/**
+ * Sums utime and stime of a stat file, in microseconds; NaN without the file. The command name before these fields may
+ * contain spaces.
+ */
 function parseCpuUs(stat: string | null): number {
   if (stat === null) return Number.NaN;
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
   return (Number(fields[11]) + Number(fields[12])) * TICK_US;
 }
 
-/** Processor time that the tree has used so far, user and kernel, all threads, microseconds (10 ms steps). */
+/**
+ * Reads the processor time that all threads of the tree have used so far, in user and kernel mode, in microseconds. The
+ * system counts it in steps of 10 ms.
+ */
 export function readCpuUs(pid: number): number {
   return listTree(pid).reduce((sum, each) => sum + parseCpuUs(readOrNull(`/proc/${each}/stat`)), 0);
 }
 
-/** Processor time of each thread: "pid/tid name" → microseconds. Threads that have ended are missing. */
+/** Reads the processor time of each thread: "pid/tid name" → microseconds. Threads that have ended are missing. */
 export function readThreadCpuUs(pid: number): Record<string, number> {
   const out: Record<string, number> = {};
   for (const each of listTree(pid)) {
@@ -54,8 +60,8 @@ export function readThreadCpuUs(pid: number): Record<string, number> {
 }
 
 /**
- * Time that all threads ran or waited for a core, in microseconds. Unlike `readCpuUs`, it grows while a process that has
- * work gets no core. The time of threads that ended is missing.
+ * Reads the time that all threads of the tree ran or waited for a core, in microseconds. Unlike the processor time, it
+ * grows while a process that has work gets no core. The time of threads that ended is missing.
  */
 export function readBusyUs(pid: number): number {
   let busyNs = 0;
@@ -84,13 +90,16 @@ function sumStatus(pid: number, field: string): number {
   }, 0);
 }
 
-/** Resident memory of the tree now, bytes. */
+/** Reads the present resident memory of the tree, in bytes. */
 export const readRssBytes = (pid: number): number => sumStatus(pid, 'VmRSS');
 
-/** Resident memory without mapped files, in bytes. The system can reclaim mapped pages of LMDB at any time. */
+/**
+ * Reads the resident memory of the tree without mapped files, in bytes. The system can reclaim mapped pages of LMDB at
+ * any time.
+ */
 export const readAnonBytes = (pid: number): number => sumStatus(pid, 'RssAnon');
 
-/** Highest resident memory since the start or the last resetPeak, bytes. */
+/** Sums the highest resident memory of each process since its start or the last resetPeak, in bytes. */
 export const readPeakBytes = (pid: number): number => sumStatus(pid, 'VmHWM');
 
 /** Resets the peak (proc(5), clear_refs 5). Without the permission, the peak is the one since the start. */

@@ -76,7 +76,7 @@ export async function startProduct(
   };
 }
 
-/** The command line that binds a process to the first cores; unchanged without a number. */
+/** Returns the command line that binds a process to the first cores; unchanged without a number. */
 export function bindToCores(command: readonly string[], cores: number | undefined): readonly string[] {
   return cores === undefined ? command : ['taskset', '-c', `0-${cores - 1}`, ...command];
 }

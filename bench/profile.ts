@@ -29,7 +29,7 @@ interface Cost {
   total: number;
 }
 
-/** Self and total time by function, microseconds; a function that calls itself is counted once in its total. */
+/** Sums self and total time by function, microseconds; a function that calls itself is counted once in its total. */
 function sumProfile(profile: CpuProfile): Map<string, Cost> {
   const self = new Map<number, number>();
   profile.samples.forEach((id, i) => {

@@ -9,7 +9,7 @@ export interface Quantiles {
   max: number;
 }
 
-/** Nearest-rank percentiles; NaN without values. Sorts `values` in place. */
+/** Takes nearest-rank percentiles; NaN without values. Sorts `values` in place. */
 export function takeQuantiles(values: Float64Array): Quantiles {
   values.sort();
   const at = (q: number): number => values[Math.max(0, Math.ceil(values.length * q) - 1)] ?? Number.NaN;

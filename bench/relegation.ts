@@ -235,7 +235,7 @@ async function measure(
   return { bytes, ways: ways as Record<Way, Quantiles>, astray };
 }
 
-/** The median time of a way, minus that of the gateway with relegation off. */
+/** Computes the median time of a way, minus that of the gateway with relegation off. */
 function added({ ways }: RelegationCell, way: 'uncovered' | 'covered'): number {
   return ways[way].p50 - ways.off.p50;
 }

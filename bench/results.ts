@@ -32,7 +32,7 @@ function askGit(...args: string[]): string {
   }
 }
 
-/** The present machine, date and commit. `commit` is "none" outside a checkout. */
+/** Reads the present machine, date and commit. `commit` is "none" outside a checkout. */
 export function takeProvenance(): Provenance {
   return {
     date: new Date().toISOString(),
@@ -75,7 +75,7 @@ function layOut(value: unknown, indent: string): string {
   return `{\n${fields.join(',\n')}\n${indent}}`;
 }
 
-/** Processor and number of cores, which must be equal for figures to be comparable. */
+/** Names the processor and the number of cores, which must be equal for figures to be comparable. */
 export function nameMachine({ machine }: Provenance): string {
   return `${machine.cpu}, ${machine.cores} cores`;
 }
@@ -103,7 +103,7 @@ export function saveResult(result: Provenance & { suite: string }): string {
   return relative(process.cwd(), file);
 }
 
-/** The suite's stored result from the same kind of machine as `now`; null if it does not exist. */
+/** Reads the suite's stored result from the same kind of machine as `now`; null if it does not exist. */
 export function readLastResult<Result extends Provenance>(suite: string, now: Provenance): Result | null {
   return (
     readResults<Result>(suite).find(({ result }) => nameMachine(result) === nameMachine(now))?.result ?? null

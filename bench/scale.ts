@@ -220,7 +220,10 @@ async function measure(fleet: Fleet, what: Measured, requests: number, round: nu
   };
 }
 
-/** Each agent has one run. All its steps go to the same box, as with a load balancer that has sticky sessions. */
+/**
+ * Logs steps. Each agent has one run. All steps of an agent go to the same box, as with a load balancer that has sticky
+ * sessions.
+ */
 async function logSteps(fleet: Fleet, at: number, requests: number, prefix: string): Promise<LoadFigures> {
   const each = Math.ceil(requests / AGENTS_PER_BOX);
   const job: StepJob = {
@@ -298,7 +301,7 @@ async function isTaken(answer: Promise<unknown>): Promise<boolean> {
   }
 }
 
-/** How the figures change with boxes, relative to one box over the database. */
+/** Computes how the figures change with boxes, relative to one box over the database. */
 function toCurves(points: readonly ScalePoint[]): Curve[] {
   return MEASURES.map((name) => {
     const own = points.filter(({ what, boxes }) => what === name && boxes > 0);

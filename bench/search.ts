@@ -119,7 +119,10 @@ async function makeIndex(path: string, say: (what: string) => void): Promise<Ind
   };
 }
 
-/** The number of an order in the middle of the database: 100,000 plus the run's index. Three of five runs have one. */
+/**
+ * Finds the number of an order in the middle of the database. The number is 100,000 plus the run's index. Three of five
+ * runs have an order.
+ */
 function findOrder(path: string, runs: number): number {
   const search = new TextSearch(path, null);
   search.refresh();

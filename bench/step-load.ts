@@ -57,7 +57,7 @@ export interface StepResult {
 
 const FILES = 40;
 
-/** An agent's step. No two steps are equal, but some are similar enough for the monitors to compare them. */
+/** Makes an agent's step. No two steps are equal, but some are similar enough for the monitors to compare them. */
 function makeStepBody(index: number, seed: number): string {
   const file = `src/module-${(index * 7 + seed) % FILES}/part-${index % 11}.ts`;
   return JSON.stringify({
@@ -124,7 +124,7 @@ function makeRequest(path: string, key: string, body: string): string {
   return `${head}content-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`;
 }
 
-/** The request that starts a run. */
+/** Makes the request that starts a run. */
 function makeStart(run_id: string, number: number, key: string): string {
   const body = { run_id, agent_name: 'bench', task: `repair module ${number}`, model: 'm' };
   return makeRequest('/v1/monitor/runs', key, JSON.stringify(body));

@@ -20,7 +20,7 @@ export interface RunPlan {
   seed: number;
 }
 
-/** A small seeded generator: mulberry32, whose 32 bits of state are enough to draw words. */
+/** Makes a small seeded generator: mulberry32, whose 32 bits of state are enough to draw words. */
 export function makeRandom(seed: number): () => number {
   let state = seed >>> 0;
   return () => {
@@ -57,7 +57,7 @@ export class TextSource {
     return Math.floor(this.#random() * count);
   }
 
-  /** Common words are drawn far more often than rare ones. */
+  /** Draws a word. Common words are drawn far more often than rare ones. */
   word(): string {
     return this.#words[Math.floor(this.#random() ** 3 * this.#words.length)]!;
   }
@@ -275,7 +275,7 @@ function makeRequestBody(system: string, tools: readonly object[], messages: rea
   );
 }
 
-/** The model's answer with its call, and the call's result. */
+/** Makes the model's answer with its call, and the call's result. */
 function makeNextMessages(answer: string, toolId: string, input: string, result: string): Message[] {
   return [
     {
@@ -292,7 +292,7 @@ function makeNextMessages(answer: string, toolId: string, input: string, result:
   ];
 }
 
-/** The exchanges of all runs, turn by turn, so that the runs advance side by side. */
+/** Yields the exchanges of all runs, turn by turn, so that the runs advance side by side. */
 export function* makeRuns(plan: RunPlan): Generator<CapturedExchange> {
   const shared = new TextSource(plan.seed, plan.seed);
   const prompt = shared.text(Math.round(plan.shared_bytes * 0.6));

@@ -87,7 +87,7 @@ export async function startServer(
   return { port: first.port, child, stop: () => end(child) };
 }
 
-/** A free port of loopback. */
+/** Finds a free port of loopback. */
 export function findFreePort(): Promise<number> {
   return new Promise((done, fail) => {
     const probe = createServer();
@@ -199,14 +199,14 @@ export async function startGateway(
   return { name, port, isSecure, pid: child.pid ?? null, dataDir, stop };
 }
 
-/** nginx's version if it is in PATH, otherwise null. */
+/** Reads nginx's version; null if nginx is not in PATH. */
 export function findNginx(): string | null {
   const found = spawnSync('nginx', ['-v'], { encoding: 'utf8' });
   return found.error ? null : ((found.stderr || found.stdout).trim().split('/')[1] ?? 'unknown');
 }
 
 /**
- * nginx's configuration for the gateway's task: pass bytes on as they arrive, keep connections, write no log.
+ * Writes nginx's configuration for the gateway's task: pass bytes on as they arrive, keep connections, write no log.
  * bench/README.md gives the reason for each line.
  */
 function makeNginxConfig(

@@ -7,7 +7,7 @@
  * follow Zipf's law, so that it compresses about as natural text does.
  */
 
-/** A small fast generator (xorshift32), seeded, so that two runs send the same bytes. */
+/** Makes a small fast generator (xorshift32). It is seeded, so that two runs send the same bytes. */
 export function makeRandom(seed: number): () => number {
   let state = seed >>> 0 || 1;
   return () => {
@@ -109,7 +109,7 @@ function layBody(
   };
 }
 
-/** A Messages answer of exactly `bytes` bytes. */
+/** Makes a Messages answer of exactly `bytes` bytes. */
 export function makeAnswer(bytes: number): FreshBody {
   const buffer = Buffer.alloc(bytes);
   const lay = layBody(
@@ -122,7 +122,10 @@ export function makeAnswer(bytes: number): FreshBody {
   return { buffer, refresh: (n) => lay(n, bytes) };
 }
 
-/** Request headers as a provider's SDK sends them: the count and the size matter to a proxy. `extra` ends in CRLF. */
+/**
+ * Writes request headers like those of a provider's SDK, because their number and size matter to a proxy.
+ * @param extra further headers, each with CRLF at its end
+ */
 function requestHead(path: string, host: string, contentLength: number, extra: string): string {
   return (
     `POST ${path} HTTP/1.1\r\n` +
@@ -249,7 +252,7 @@ function makeConversationRequests(
   };
 }
 
-/** The requests of one connection under `workload`; `connection` distinguishes the connections of a load. */
+/** Makes the requests of one connection under `workload`. @param connection number of the connection within the load */
 export function makeRequests(workload: Workload, port: number, connection: number): RequestSource {
   if (workload.kind === 'plain')
     return makePlainRequests(workload.bytes, `127.0.0.1:${port}`, workload.headers);

@@ -75,7 +75,7 @@ class AgentRun {
     };
   }
 
-  /** The frontier model's answer to {@link nextRequest}. */
+  /** Returns the frontier model's answer to {@link nextRequest}. */
   askOracle(): MessagesAnswer {
     // The random choices at a step depend only on the seed and the number of the step.
     const random = createPrng(this.#seed * 1009 + this.#steps + 1);

@@ -321,7 +321,6 @@ ${requestNoise(random)}`,
   isDone: (w) => w.done !== '',
 };
 
-/** Each family has its own tools. Nothing here depends on the order. */
 // ---------------------------------------------------------------- releases: a shell alone, tasks in several wordings
 
 interface ReleaseWorld {
@@ -405,4 +404,5 @@ ${requestNoise(random)}`,
   isDone: (w) => w.state === (w.breaks ? 'restored' : 'committed'),
 };
 
+/** The families of this file. Each has its own tools. */
 export const REGULAR_FAMILIES: readonly AgentFamily[] = [DUNNING, EXPENSES, LINKS, STOCK, RELEASES];

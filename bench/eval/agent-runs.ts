@@ -36,7 +36,7 @@ export function dataSetOf(run: AgentRun): DataSet {
   return 'swe-agent';
 }
 
-/** All runs of the file (gzip or plain JSON lines), or null if it does not exist. */
+/** Reads all runs of the file (gzip or plain JSON lines); null if it does not exist. */
 export function readAgentRuns(file = DEFAULT_FILE): AgentRun[] | null {
   if (!existsSync(file)) return null;
   const bytes = readFileSync(file);

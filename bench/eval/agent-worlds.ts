@@ -78,7 +78,7 @@ export function maybe(random: Prng, text: string): string | undefined {
 export const json = (value: unknown): { text: string } => ({ text: JSON.stringify(value) });
 export const fail = (text: string): { text: string; is_error: true } => ({ text, is_error: true });
 
-/** Noise that real prompts contain: the time, the place and the session. */
+/** Makes the noise that real prompts contain: the time, the place and the session. */
 export function requestNoise(random: Prng): string {
   return [
     `Current date: ${pick(random, ['Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday'])}, ${date(random)}`,
@@ -113,7 +113,7 @@ const ITEMS = [
   'wool scarf',
   'travel backpack',
 ];
-/** The next act for a delivered order: a refund, or a person's approval of it. */
+/** Decides the next act for a delivered order: a refund, or a person's approval of it. */
 function refund(w: OrderWorld, log: readonly LoggedCall[], random: Prng): Act {
   const id = w.order_id;
   const amount = w.amount.toFixed(2);

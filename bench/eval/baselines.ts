@@ -9,7 +9,7 @@ interface Baseline {
   fires(steps: readonly MonitorStep[], at: number): boolean;
 }
 
-/** A text of a labelled run is never unknown. */
+/** Converts null to an empty text. No text of a labelled run is null. */
 const textOf = (known: string | null): string => known ?? '';
 const callOf = (step: MonitorStep): string => `${step.action}\u0000${step.action_input}`;
 const firstLine = (step: MonitorStep): string => textOf(step.observation).split('\n', 1)[0]!;
@@ -46,7 +46,7 @@ function isRow(
   return steps.slice(at - count + 1, at).every((step) => isAlike(step, steps[at]!));
 }
 
-/** Two calls that alternate over `count` steps. */
+/** Whether the step and the `count - 1` before it alternate between two calls. */
 function isAlternation(steps: readonly MonitorStep[], at: number, count: number): boolean {
   if (at < count - 1 || isSameCall(steps[at]!, steps[at - 1]!)) return false;
   for (let i = at - count + 3; i <= at; i++) if (!isSameCall(steps[i]!, steps[i - 2]!)) return false;

@@ -1,6 +1,6 @@
 /** Measures of rankings, as ../shared/retrieval/README.md defines them. Bench process. */
 
-/** Rank correlation; ties get their mean rank. */
+/** Computes Spearman's rank correlation; ties get their mean rank. */
 export function spearman(a: readonly number[], b: readonly number[]): number {
   const [x, y] = [meanRanks(a), meanRanks(b)];
   const mean = (a.length - 1) / 2;
@@ -33,8 +33,8 @@ export function rankAll(scores: readonly number[]): number[] {
 }
 
 /**
- * Normalized discounted cumulative gain: the gain is 0 or 1, the discount 1 / log2(rank + 1). The ideal ranking has all
- * relevant documents first.
+ * Computes the normalized discounted cumulative gain of the first ten documents. The gain of a document is 0 or 1, and
+ * its discount is 1 / log2(rank + 1). The ideal ranking has all relevant documents first.
  */
 export function ndcgAt10(ranking: readonly number[], relevant: ReadonlySet<number>): number {
   let gain = 0;
@@ -47,7 +47,7 @@ export function ndcgAt10(ranking: readonly number[], relevant: ReadonlySet<numbe
   return ideal === 0 ? 0 : gain / ideal;
 }
 
-/** Average precision over the whole ranking. A relevant document that is not ranked counts 0. */
+/** Computes the average precision over the whole ranking. A relevant document that is not ranked counts 0. */
 export function averagePrecision(ranking: readonly number[], relevant: ReadonlySet<number>): number {
   let found = 0;
   let sum = 0;
@@ -59,7 +59,7 @@ export function averagePrecision(ranking: readonly number[], relevant: ReadonlyS
   return relevant.size === 0 ? 0 : sum / relevant.size;
 }
 
-/** 1 divided by the rank of the first relevant document. */
+/** Computes 1 divided by the rank of the first relevant document; 0 if none is ranked. */
 export function reciprocalRank(ranking: readonly number[], relevant: ReadonlySet<number>): number {
   const at = ranking.findIndex((place) => relevant.has(place));
   return at < 0 ? 0 : 1 / (at + 1);

@@ -39,7 +39,7 @@ interface Known {
   kind: string;
 }
 
-/** A number from 0 to 1 that depends only on the words. The numbers are evenly distributed. */
+/** Draws a number from 0 to 1 that depends only on the words. The numbers are evenly distributed. */
 function draw(...words: readonly string[]): number {
   return createHash('sha256').update(words.join('\n')).digest().readUIntBE(0, 6) / 2 ** 48;
 }
@@ -96,7 +96,7 @@ function nameStep(messages: unknown): string {
   return createHash('sha256').update(JSON.stringify(messages)).digest('base64url');
 }
 
-/** A plausible but wrong answer: another value in the first call or in the text. */
+/** Makes a plausible but wrong answer: another value in the first call or in the text. */
 function spoil(content: Content): Content {
   const [call] = content.filter((block) => block.type === 'tool_call');
   if (call === undefined)

@@ -77,7 +77,7 @@ function rate(items: readonly Item[]): Rates {
   };
 }
 
-/** 95 % interval of a rate under resampling of whole runs. */
+/** Estimates the 95 % interval of a rate by resampling whole runs. */
 function resample(items: readonly Item[], pick: (rates: Rates) => number): [low: number, high: number] {
   const byRun = new Map<number, Item[]>();
   for (const item of items) {
@@ -136,7 +136,7 @@ function printTable(title: string, rows: Record<string, string | number>[]): voi
   for (const row of rows) console.log(line(columns.map((name) => String(row[name]))));
 }
 
-/** The steps that a ledger judged (about 330), each with the rule's verdict. */
+/** Lists the steps that a ledger judged (about 330), each with the rule's verdict. */
 function ledgerItems(all: readonly Judged[], fires: (judged: Judged, at: number) => boolean): Item[] {
   const items: Item[] = [];
   all.forEach((judged, run) => {

@@ -17,8 +17,8 @@ interface CachedAnswer {
 }
 
 /**
- * The conversation without the parts that differ in every request: ids of calls, and lines of the system prompt with
- * digits.
+ * Writes the request as a text without the parts that differ in every request: ids of calls, and lines of the system
+ * prompt with a digit or a colon. Of the tools it contains only the names.
  */
 function canonicalRequest({ model, system, tools, messages }: MessagesRequest): string {
   const names = new Map<string, string>();

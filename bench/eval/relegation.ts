@@ -264,7 +264,7 @@ function countByKind(
   return counts;
 }
 
-/** The counts of each kind of answer, summed over the seeds. */
+/** Sums the counts of each kind of answer over the seeds. */
 function addKinds(results: readonly SeedResult[]): Map<string, { served: number; errors: number }> {
   const sums = new Map<string, { served: number; errors: number }>();
   for (const { by_kind } of results) {

@@ -298,7 +298,7 @@ function dot(a: Float32Array, b: Float32Array): number {
   return sum;
 }
 
-/** `sentence1,sentence2,score` after a line of names; fields as in RFC 4180. */
+/** Reads lines `sentence1,sentence2,score` after a line of names, with fields as in RFC 4180. */
 function parsePairs(bytes: Buffer): { texts: [string, string]; score: number }[] {
   const rows: string[][] = [[]];
   for (const [, quoted, plain, end] of bytes

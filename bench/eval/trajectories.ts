@@ -180,7 +180,7 @@ function count(sum: Served, steps: readonly RecordedStep[], ask: Ask): void {
   }
 }
 
-/** The steps of one conversation in the form of an agent that uses the Messages API. */
+/** Returns the steps of one conversation in the form of an agent that uses the Messages API. */
 function recordTrajectory(run: Trajectory): RecordedStep[] {
   const system = run.messages.find(({ role }) => role === 'system')?.content ?? '';
   const tools = run.tools.map(

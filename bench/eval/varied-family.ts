@@ -31,7 +31,7 @@ export interface VariedFamily<World = any> extends Omit<AgentFamily<World>, 'act
   options(world: World, log: readonly LoggedCall[]): Option[];
 }
 
-/** The family with a policy that draws one of the right acts. */
+/** Returns the family with a policy that draws one of the right acts. */
 export function toFamily<World>(family: VariedFamily<World>): AgentFamily<World> {
   return {
     ...family,

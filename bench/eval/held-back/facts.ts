@@ -46,7 +46,10 @@ function holds(plain: string, spelling: string | RegExp): boolean {
   return false;
 }
 
-/** Numbers, and dates, times and versions as a whole. Thousands separators and insignificant zeros are removed. */
+/**
+ * Finds the numbers, and the dates, times and versions as a whole. Thousands separators and insignificant zeros are
+ * removed.
+ */
 function numbersOf(text: string): string[] {
   const plain = text.replaceAll(/(\d),(?=\d{3}(?!\d))/g, '$1');
   return (plain.match(/\d+(?:[.:-]\d+)*/g) ?? []).map((token) =>

@@ -21,7 +21,7 @@ export function tellReasons({ reasons }: TrialFigures): string {
     .join(', ');
 }
 
-/** The sums of several agents' figures. */
+/** Sums several agents' figures. */
 export function sumFigures(list: readonly TrialFigures[]): TrialFigures {
   const add = <K extends keyof TrialFigures>(key: K): number =>
     list.reduce((total, figures) => total + (figures[key] as number), 0);

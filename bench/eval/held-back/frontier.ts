@@ -14,7 +14,7 @@ const RETRY_ASIDES = [
 ];
 const RETRY_ASIDE_SHARE = 0.4;
 
-/** The turns without the calls that failed for a moment. */
+/** Returns the turns without the calls that failed for a moment. */
 function settledTurns(turns: readonly Turn[]): Turn[] {
   return turns.flatMap(({ answer, results }) => {
     const kept = answer.calls.flatMap((call, at) =>
@@ -31,8 +31,8 @@ function settledTurns(turns: readonly Turn[]): Turn[] {
 }
 
 /**
- * All moves that are right after these turns. After a transient failure these are the same calls again, otherwise the
- * moves that the agent's world lists.
+ * Lists all moves that are right after these turns. After a transient failure, the right move is to make the failed
+ * calls again; otherwise the agent's world lists the moves.
  */
 export function movesNow(run: Run, turns: readonly Turn[]): Move[] {
   const last = turns.at(-1);

@@ -81,7 +81,7 @@ export interface Run {
   task: string;
   /** Executes a call in the world; an unknown tool or wrong arguments are an error result. */
   perform(call: ToolCall): Result;
-  /** All moves that are right after these turns, which contain no transient failures. */
+  /** Lists all moves that are right after these turns, which contain no transient failures. */
   moves(turns: readonly Turn[]): Move[];
   /** Whether two calls of the same tool have the same effect; by default their arguments are compared. */
   isAlike?(wanted: WantedCall, given: ToolCall): boolean;
@@ -103,7 +103,7 @@ export interface HeldBackAgent {
   start(seed: number, kind: RunKind): Run;
 }
 
-/** A tool whose arguments are all required, except those whose type ends with `?`. */
+/** Makes a tool whose arguments are all required, except those whose type ends with `?`. */
 export function tool(name: string, description: string, fields: Readonly<Record<string, string>>): Tool {
   const properties: Record<string, object> = {};
   const required: string[] = [];
@@ -117,22 +117,22 @@ export function tool(name: string, description: string, fields: Readonly<Record<
   return { name, description, parameters: { type: 'object', properties, required } };
 }
 
-/** The result of a tool that succeeded. */
+/** Makes the result of a tool that succeeded. */
 export function good(value: unknown): Result {
   return { text: typeof value === 'string' ? value : JSON.stringify(value), is_error: false };
 }
 
-/** The result of a tool that failed. */
+/** Makes the result of a tool that failed. */
 export function bad(text: string): Result {
   return { text, is_error: true };
 }
 
-/** The one move that is right. */
+/** Makes the only right move, which consists of these calls. */
 export function only(...calls: WantedCall[]): Move[] {
   return [{ weight: 1, calls }];
 }
 
-/** The last answer of the run. */
+/** Makes the only right move, which is the last answer of the run. */
 export function ending(text: FreeText): Move[] {
   return [{ weight: 1, calls: [], text }];
 }

@@ -68,7 +68,7 @@ function tellKinds(live: HeldBackStage['live']): string {
     .join(', ');
 }
 
-/** How many kinds of answers broke the promise, among those that were served often enough to judge. */
+/** Tells how many kinds of answers broke the promise, among those that were served often enough to judge. */
 function tellPromise(live: HeldBackStage['live']): string {
   const often = Object.values(live)
     .flatMap(({ kinds }) => Object.values(kinds))
@@ -102,7 +102,7 @@ function tellReturn({ steps, served, wrong }: Return): string {
   return `${percent(served, steps)}${wrong > 0 ? ` (${wrong}!)` : ''}`;
 }
 
-/** The number of runs after which the student served nearly as much as before, without an error. */
+/** Tells the number of runs after which the student served nearly as much as before, without an error. */
 function tellBack(before: number, returns: readonly Return[]): string {
   if (before === 0) return '-';
   const back = returns.find(

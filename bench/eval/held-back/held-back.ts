@@ -74,7 +74,7 @@ class Trial {
     });
   }
 
-  /** The student of the last stage serves while the agents change; then rounds learn the change. */
+  /** Measures a silent change: the last stage's student serves changed agents, and then rounds learn the change. */
   async #change(data: string, { golden_runs, live }: HeldBackStage): Promise<SilentChange> {
     const { changed, say } = this.#options;
     const copy = this.#path('changed');

@@ -95,7 +95,7 @@ export async function teachOffline(
   return { round_cpu_s: (user + system) / 1e6, ask };
 }
 
-/** The recorded runs in the form in which a round reads them from a capture database. */
+/** Returns the recorded runs in the form in which a round reads them from a capture database. */
 function gatherMaterial(
   code: StudentCode,
   { name, wire }: HeldBackAgent,

@@ -26,7 +26,7 @@ export class Seeds {
   }
 }
 
-/** The kind of world in which the runs of a series take place. */
+/** Returns the kind of world in which the runs of a series take place. */
 export function worldOf(series: RunSeries): RunKind {
   if (series === 'golden') return 'usual';
   return series === 'returned' ? 'changed' : series;

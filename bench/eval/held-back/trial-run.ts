@@ -70,12 +70,12 @@ export class TrialProvider {
     return this.#fake.url;
   }
 
-  /** The answer to the next request. Requests come one after the other. */
+  /** Sets the answer to the next request. Requests come one after the other. */
   expect(answer: () => Answer): void {
     this.#asked.answer = answer;
   }
 
-  /** The last requests that arrived, oldest first. */
+  /** Returns the last requests that arrived, oldest first. */
   lastRequests(count: number): ArrivedRequest[] {
     return this.#fake.requests.slice(-count);
   }

@@ -42,7 +42,7 @@ export interface TrialService {
   /** Waits until the gateway uses a student above `version`. @returns that student's version */
   awaitStudent(version: number): Promise<number>;
   flush(): Promise<void>;
-  /** null: the step was not captured. */
+  /** Returns the gateway's explanation of an exchange; null: the step was not captured. */
   explain(exchange: number): Promise<Explanation | null>;
   stop(): Promise<void>;
 }
@@ -176,7 +176,7 @@ export async function runRound(db: string, student: string, checkout: string): P
   return { is_published: after !== before, said, cpu_s: readChildrenCpu() - from };
 }
 
-/** Processor time of the ended children and their children, in seconds; NaN without /proc. */
+/** Reads the processor time of the ended children and their children, in seconds; NaN without /proc. */
 function readChildrenCpu(): number {
   return (
     readOwnStat()
@@ -185,7 +185,7 @@ function readChildrenCpu(): number {
   );
 }
 
-/** Processor time of this process and of all children that have ended, in seconds; NaN without /proc. */
+/** Reads the processor time of this process and of all children that have ended, in seconds; NaN without /proc. */
 export function readAllCpu(): number {
   return (
     readOwnStat()
@@ -194,7 +194,7 @@ export function readAllCpu(): number {
   );
 }
 
-/** The fields of /proc/self/stat after the command's name; the first one is the state. */
+/** Reads the fields of /proc/self/stat after the command's name; the first one is the state. */
 function readOwnStat(): number[] {
   try {
     const stat = readFileSync('/proc/self/stat', 'latin1');

@@ -34,7 +34,7 @@ export function judgeAnswer(
   return faults.includes(null) ? null : (faults[0] ?? 'no move is right at this point');
 }
 
-/** The frontier model's version of the call; null: no move has such a call. */
+/** Finds the frontier model's version of the call; null: no move has such a call. */
 export function findWanted(run: Run, moves: readonly Move[], call: ToolCall): WantedCall | null {
   return moves.flatMap(({ calls }) => calls).find((wanted) => isSameCall(run, wanted, call)) ?? null;
 }

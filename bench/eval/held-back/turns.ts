@@ -8,12 +8,12 @@ interface MadeCall {
   is_error: boolean;
 }
 
-/** The successful calls of a tool, oldest first. */
+/** Lists the successful calls of a tool, oldest first. */
 export function callsOf(turns: readonly Turn[], name: string): MadeCall[] {
   return allCallsOf(turns, name).filter(({ is_error }) => !is_error);
 }
 
-/** All calls of a tool, oldest first. */
+/** Lists all calls of a tool, oldest first. */
 export function allCallsOf(turns: readonly Turn[], name: string): MadeCall[] {
   return turns.flatMap(({ answer, results }) =>
     answer.calls.flatMap((call, at) =>
@@ -24,7 +24,7 @@ export function allCallsOf(turns: readonly Turn[], name: string): MadeCall[] {
   );
 }
 
-/** The result of the last successful call of a tool; null: no call of the tool succeeded. */
+/** Finds the result of the last successful call of a tool; null: no call of the tool succeeded. */
 export function resultOf(turns: readonly Turn[], name: string): string | null {
   return callsOf(turns, name).at(-1)?.result ?? null;
 }

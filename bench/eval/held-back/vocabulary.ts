@@ -43,12 +43,12 @@ export function makeAddress(prng: Prng): string {
   return `${between(prng, 1, 240)} ${pick(prng, STREETS)}, ${pick(prng, CITIES)}`;
 }
 
-/** A prefix and a number with this many digits, which does not begin with 0. */
+/** Makes an id: a prefix and a number with this many digits, which does not begin with 0. */
 export function makeId(prng: Prng, prefix: string, digits: number): string {
   return `${prefix}${between(prng, 10 ** (digits - 1), 10 ** digits - 1)}`;
 }
 
-/** A day between January 2025 and December 2026, as milliseconds since 1970. */
+/** Draws a day between January 2025 and December 2026, as milliseconds since 1970. */
 export function makeDay(prng: Prng): number {
   return Date.UTC(between(prng, 2025, 2026), prng.below(12), between(prng, 1, 28));
 }
@@ -57,12 +57,12 @@ export function addDays(day: number, days: number): number {
   return day + days * DAY_MS;
 }
 
-/** 2026-03-09. */
+/** Writes a day as 2026-03-09. */
 export function isoDate(day: number): string {
   return new Date(day).toISOString().slice(0, 10);
 }
 
-/** 9 March 2026. */
+/** Writes a day as 9 March 2026. */
 export function longDate(day: number): string {
   const date = new Date(day);
   return `${date.getUTCDate()} ${MONTHS[date.getUTCMonth()]} ${date.getUTCFullYear()}`;
@@ -72,12 +72,12 @@ export function weekday(day: number): string {
   return WEEKDAYS[new Date(day).getUTCDay()]!;
 }
 
-/** 1234.5 as 1234.50. */
+/** Writes 1234.5 as 1234.50. */
 export function plainMoney(amount: number): string {
   return amount.toFixed(2);
 }
 
-/** 1234.5 as 1,234.50. */
+/** Writes 1234.5 as 1,234.50. */
 export function groupedMoney(amount: number): string {
   return amount.toFixed(2).replace(/\B(?=(\d{3})+(?!\d))/g, ',');
 }

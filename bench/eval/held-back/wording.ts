@@ -39,7 +39,7 @@ export function shuffle<T>(prng: Prng, list: readonly T[]): T[] {
   return out;
 }
 
-/** A random whole number from `low` to `high`. */
+/** Draws a random whole number from `low` to `high`. */
 export function between(prng: Prng, low: number, high: number): number {
   return low + prng.below(high - low + 1);
 }

@@ -169,7 +169,7 @@ class FixerRun implements Run {
     return `${this.#bug.lines.join('\n').replace('@', () => line)}\n`;
   }
 
-  /** The first test case that fails with this source, and what the function returned; null: all pass. */
+  /** Finds the first test case that fails with this source, and what the function returned; null: all pass. */
   #failure(source: string): { at: number; found: string } | null {
     for (const [at, { given, wanted }] of this.#bug.cases.entries()) {
       let found: string;

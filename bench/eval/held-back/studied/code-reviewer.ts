@@ -75,7 +75,7 @@ const TOOLS = [
 
 const upper = (text: string): string => `${text[0]!.toUpperCase()}${text.slice(1)}`;
 
-/** A line of code without a fault. */
+/** Makes a line of code without a fault. */
 function plainLine(prng: Prng, thing: string): string {
   const [field, other] = [pick(prng, FIELDS), pick(prng, FIELDS)];
   const verb = pick(prng, VERBS);

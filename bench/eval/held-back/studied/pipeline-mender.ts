@@ -200,7 +200,7 @@ function writeYaml(prng: Prng, { name, source, faults }: Draft): Pipeline['yaml'
   };
 }
 
-/** A log whose error follows many unimportant lines. */
+/** Writes a log whose error follows many unimportant lines. */
 function writeLog(prng: Prng, { name, source, day, partner }: Pipeline, fault: Fault): string {
   const lines: string[] = [];
   let at = Date.UTC(2026, 0, 1, between(prng, 1, 5), between(prng, 0, 59), between(prng, 0, 59));
@@ -346,7 +346,7 @@ class MenderRun implements Run {
     return [this.#pipeline.sql, this.#pipeline.yaml].find((file) => file.path === path);
   }
 
-  /** The file's lines without empty ones and without space at their ends; null: the edit fails. */
+  /** Returns the file's edited text, without white space around it or at the ends of lines; null: the edit fails. */
   #afterEdit({ path, old_text, new_text }: ToolCall['input']): string | null {
     const file = this.#file(path);
     if (file === undefined || typeof old_text !== 'string' || old_text === '') return null;
@@ -390,7 +390,7 @@ class MenderRun implements Run {
     return look === null ? this.#edits(turns, fault) : [{ weight: 1, calls: [look] }];
   }
 
-  /** The moves after an edit. */
+  /** Lists the moves after an edit. */
   #afterMending(turns: readonly Turn[]): Move[] {
     const { name } = this.#pipeline;
     if (this.#frozen === 'runs') return ending(this.#tellMended('waits'));
@@ -407,7 +407,7 @@ class MenderRun implements Run {
         });
   }
 
-  /** The call that reads the faulty file; null: the file was read, or no file is faulty. */
+  /** Returns the call that reads the faulty file; null: the file was read, or no file is faulty. */
   #look(turns: readonly Turn[], fault: Fault): WantedCall | null {
     const path = this.#placeOf(fault);
     if (path === null) return null;
@@ -421,7 +421,7 @@ class MenderRun implements Run {
     return fault.is === 'type' || fault.is === 'early' ? yaml.path : null;
   }
 
-  /** The right edit in some spellings, and a slip: an edit of a text that the file does not have. */
+  /** Lists the right edit in some spellings, and a slip: an edit of a text that the file does not have. */
   #edits(turns: readonly Turn[], fault: Fault): Move[] {
     const path = this.#placeOf(fault)!;
     const edit = (old_text: string, new_text: string): WantedCall => ({
@@ -613,7 +613,7 @@ class MenderRun implements Run {
   }
 }
 
-/** The text that is replaced, and the new text. */
+/** Returns the text that is replaced, and the new text. */
 function replacementOf(fault: Fault): [string, string] {
   switch (fault.is) {
     case 'renamed':

@@ -127,7 +127,7 @@ class OperatorRun implements Run {
     return this.#host.logs.reduce((most, each) => (each.mb > most.mb ? each : most));
   }
 
-  /** The effect of a command. */
+  /** Reads the effect of a command. */
   #effectOf(command: unknown): Effect {
     const text = String(command)
       .trim()

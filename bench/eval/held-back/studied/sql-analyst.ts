@@ -145,7 +145,7 @@ function monthClause({ month }: Asked): string {
   return `{o.placed_on LIKE '2026-${m}%'|strftime('%Y-%m', o.placed_on) = '2026-${m}'|o.placed_on >= '2026-${m}-01' AND o.placed_on < '${end}'}`;
 }
 
-/** The query in many spellings, which all give the same rows. */
+/** Spells the query in many ways, which all give the same rows. */
 function spellQuery(asked: Asked): string {
   const month = monthClause(asked);
   const paid = asked.only_paid ? " AND o.status = 'paid'" : '';

@@ -380,7 +380,7 @@ class LocaliserRun implements Run {
     };
   }
 
-  /** The model forgets a placeholder. */
+  /** Lists the slip of the model: it forgets a placeholder. */
   #slips(ready: readonly Entry[]): Move[] {
     const entry = ready.find(({ phrase }) => phrase.english.includes('%'));
     if (entry === undefined) return [];

@@ -186,7 +186,7 @@ class BookerRun implements Run {
     this.task = `${word(prng, pick(prng, TASKS), values)}${words}`;
   }
 
-  /** The allowed trains, the best first. */
+  /** Lists the allowed trains, the best first. */
   #ranked(): Train[] {
     const { allows, rank } = this.#wish;
     // In a changed run, the model takes the earliest allowed train.
