@@ -27,7 +27,7 @@ export function packNeedles(needles: readonly Uint8Array[]): Uint8Array {
   return Buffer.concat(parts);
 }
 
-/** The addon; null if it was not compiled, was compiled for another platform, or lacks one of the functions. */
+/** Loads the addon; null if it was not compiled, was compiled for another platform, or lacks one of the functions. */
 export function loadAddon(): (ByteEngine & Widths) | null {
   const names = Object.keys({ ...fallback, setWidestLevel: null }).filter((name) => name !== 'kind');
   const addon = loadFunctions<ByteEngine & Widths>('bytes.node', names);

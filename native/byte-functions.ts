@@ -25,12 +25,12 @@ export interface ByteEngine {
   findAnyNeedle(bytes: Uint8Array, from: number, to: number, needles: Uint8Array): number;
 
   /**
-   * The position in [from, to) of `chars` consecutive bytes of base64 or base64url, including escaped slashes; -1 if
-   * not found.
+   * Finds the first position in [from, to) of `chars` consecutive bytes of base64 or base64url, including escaped
+   * slashes; -1 if not found.
    */
   findLongBase64(bytes: Uint8Array, from: number, to: number, chars: number): number;
 
-  /** The first position in [from, to) of an escaped token character (`\u002d`, `%2D`, UTF-16); -1 if not found. */
+  /** Finds the first escaped token character (`\u002d`, `%2D`, UTF-16) that begins in [from, to); -1 if not found. */
   findEscape(bytes: Uint8Array, from: number, to: number): number;
 
   /**
@@ -40,10 +40,10 @@ export interface ByteEngine {
    */
   isPlain(bytes: Uint8Array, needles: Uint8Array, chars: number): boolean;
 
-  /** Length of the longest common beginning of `a` from `aFrom` and `b` from `bFrom`, at most `limit`. */
+  /** Measures the longest common beginning of `a` from `aFrom` and `b` from `bFrom`, at most `limit`. */
   measureCommonPrefix(a: Uint8Array, b: Uint8Array, aFrom: number, bFrom: number, limit: number): number;
 
-  /** Length of the longest common end of `a` up to `aTo` and `b` up to `bTo`, at most `limit`. */
+  /** Measures the longest common end of `a` up to `aTo` and `b` up to `bTo`, at most `limit`. */
   measureCommonSuffix(a: Uint8Array, b: Uint8Array, aTo: number, bTo: number, limit: number): number;
 
   /**
@@ -58,6 +58,6 @@ export interface ByteEngine {
    */
   copyBytesAside(from: Uint8Array, into: Uint8Array, at: number): void;
 
-  /** Distance of the memory's address from the preceding multiple of `alignment`; -1 if unknown. */
+  /** Measures the distance of the memory's address from the preceding multiple of `alignment`; -1 if unknown. */
   measureMisalignment(bytes: Uint8Array, alignment: number): number;
 }

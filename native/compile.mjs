@@ -38,7 +38,7 @@ const here = dirname(fileURLToPath(import.meta.url));
  */
 
 /**
- * The addons to compile. All use only Node-API, so that one binary works with every version of Node.
+ * Lists the addons to compile. All use only Node-API, so that one binary works with every version of Node.
  * @returns {Addon[]}
  */
 export function listAddons() {
@@ -68,13 +68,13 @@ export function listAddons() {
   return addons;
 }
 
-/** The headers of an addon. They are in the folder with its name. */
+/** Lists the headers of an addon, which are in the folder with its name. */
 function listParts(name) {
   const folder = join(here, name);
   return existsSync(folder) ? listSources(folder) : [];
 }
 
-/** The folder in which npm installed a package; null if it is not installed. */
+/** Finds the folder in which npm installed a package; null if it is not installed. */
 function findPackage(name) {
   try {
     return dirname(require.resolve(`${name}/package.json`));
@@ -84,7 +84,7 @@ function findPackage(name) {
 }
 
 /**
- * The first C++ compiler that runs. The compiler named on the command line is tried first.
+ * Finds the first C++ compiler that runs. The compiler named on the command line is tried first.
  * @returns null if none runs
  */
 function findCompiler() {
@@ -105,7 +105,7 @@ export function findFirst(compilers) {
 }
 
 /**
- * The compiler's arguments, except for the output path.
+ * Lists the compiler's arguments, except for the output path.
  * @param {Addon} addon
  * @param {string[]} ways options for the binary, which differ for developers' checks
  */
@@ -126,7 +126,7 @@ export function listArguments(addon, ways = ['-O3', '-DNDEBUG']) {
   ];
 }
 
-/** Digest of all inputs of a compilation. An addon is compiled again if its digest has changed. */
+/** Computes the digest of all inputs of a compilation. An addon is compiled again if its digest has changed. */
 function sumSources(addon, compilerVersion, given) {
   const sum = createHash('sha256');
   sum.update([process.platform, process.arch, compilerVersion, ...given].join('\n'));

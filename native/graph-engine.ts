@@ -69,14 +69,14 @@ interface SharedChanges {
   enterVector(index: SharedHandle, id: number): void;
   /** Removes a vector. The last vector takes its position; the caller moves the numbers of the last vector. */
   leaveVector(index: SharedHandle, id: number): void;
-  /** From now on, every search compares this vector directly, without the graph. */
+  /** Makes every search from now on compare this vector directly, without the graph. */
   awaitVector(index: SharedHandle, id: number): void;
   /** Declares which vector belongs to the graph's next point. Call this once for each added point, in order. */
   linkVector(index: SharedHandle, id: number): void;
   /** Counts one linked vector fewer. Call this after marking the point of a vector as removed. */
   unlinkVector(index: SharedHandle): void;
   /**
-   * Searches use this graph from now on.
+   * Makes searches use this graph from now on.
    * @param ids id of each point's vector; NO_SHARED_ID for a point that is marked as removed
    */
   takeGraph(index: SharedHandle, graph: Graph, ids: Uint32Array): void;
@@ -92,7 +92,7 @@ interface SharedChanges {
 
 /** Calls for any thread. They never wait: null means that the catalog or the index is not available now. */
 export interface SharedSearches {
-  /** The names, among the given ones and those of the group, whose indexes are not empty. */
+  /** Lists those of the given names, and of the names in the group, whose indexes are not empty. */
   listShared(key: string, vectorsId: string, names: readonly string[], group: string): string[] | null;
   /**
    * Searches like `HnswIndex.search`, with the same result.
@@ -157,7 +157,7 @@ export interface GraphEngine extends Widths, SharedChanges, SharedSearches {
   markRemoved(graph: Graph, label: number): void;
   /** Changes the maximum number of points. Throws while the graph is being written. */
   resizeGraph(graph: Graph, capacity: number): void;
-  /** Number of points, including those marked as removed. */
+  /** Counts the points, including those marked as removed. */
   countPoints(graph: Graph): number;
   capacityOf(graph: Graph): number;
   /**

@@ -30,7 +30,7 @@ constexpr napi_type_tag kGraphTag = {0x756e646572737475, 0x64792d6772617068};
 constexpr napi_type_tag kCatalogTag = {0x756e646572737475, 0x64792d636174616c};
 constexpr napi_type_tag kSharedTag = {0x756e646572737475, 0x64792d736861726e};
 
-/** The content of a handle with this tag. Throws in JavaScript and returns null for any other value. */
+/** Reads the content of a handle with this tag. Throws in JavaScript and returns null for any other value. */
 template <typename Held>
 const std::shared_ptr<Held>* ReadHandle(napi_env env, napi_value value, const napi_type_tag& tag, const char* expected) {
   bool is_one = false;

@@ -23,7 +23,7 @@ function formatList(name: string, words: readonly string[]): string {
   return `const char* const ${name}[] = {\n${[...lines, line].join('\n')}\n};\n`;
 }
 
-/** The text of the generated header. */
+/** Writes the text of the header. */
 export function formatKeyTable(): string {
   return [
     '/** How keys begin. Made by `node native/key-table.ts` from `src/redaction/key-shapes.ts`: change it there. */',

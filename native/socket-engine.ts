@@ -57,8 +57,8 @@ interface SocketEngine {
    */
   takeHead(): number;
   /**
-   * The head for which `takeHead` has just returned `RAW_HEAD`. Such a head has header values with bytes above 127,
-   * which the library removes from the beginning and end of a value.
+   * Returns the head for which `takeHead` has just returned `RAW_HEAD`. That head has header values with bytes above
+   * 127, which the library would remove from the beginning and end of a value.
    * @returns the head with the request line, in Latin-1
    */
   rawHead(): string;
@@ -74,7 +74,7 @@ interface SocketEngine {
   countSlowUpload(): void;
   /** Writes the counters of the whole process to a list, in the order of `COUNTERS`. */
   countConnections(into: Float64Array): void;
-  /** Maximum number of file descriptors of this process; 0 if unknown. */
+  /** Reads the maximum number of file descriptors of this process; 0 if unknown. */
   readDescriptorLimit(): number;
 }
 

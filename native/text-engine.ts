@@ -24,7 +24,7 @@ export interface TextEngine {
   ): void;
 }
 
-/** The addon; null if it is not available. */
+/** Loads the addon; null if it is not available. */
 export function loadTextAddon(): TextEngine | null {
   const addon = loadFunctions<TextEngine>('texts.node', ['measureTexts']);
   return addon === null ? null : { kind: 'native', measureTexts: addon.measureTexts };

@@ -35,7 +35,7 @@ export function readHashes(text) {
 }
 
 /**
- * The installed binaries: npm installs the one for this machine; a copied tree may have more.
+ * Finds the installed binaries. npm installs the one for this machine; a copied tree may have more.
  * @returns {{ name: string, path: string }[]}
  */
 export function findBinaries() {

@@ -47,7 +47,10 @@ export const vectorFallback: VectorEngine = {
   },
 };
 
-/** Calls `multiply` for each place, with the vector's block and the offset at which the vector begins in the block. */
+/**
+ * Writes the result of `multiply` for each place to `similarities`. `multiply` gets the vector's block, and the offset
+ * at which the vector begins in the block. Returns `count`.
+ */
 function compareEach<Block extends Int16Array | Uint8Array>(
   query: Float32Array,
   blocks: readonly Block[],
@@ -177,7 +180,7 @@ function multiplyPacked(query: Float32Array, block: Uint8Array, start: number): 
   return factor === 0 ? 0 : (a + e + (c + g) + (b + f + (d + h))) / factor;
 }
 
-/** The addon; null if it is not available. */
+/** Loads the addon; null if it is not available. */
 export function loadVectorAddon(): (VectorEngine & Widths) | null {
   const names = ['compareShort', 'comparePacked', 'setWidestLevel'];
   const addon = loadFunctions<VectorEngine & Widths>('vectors.node', names);

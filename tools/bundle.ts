@@ -83,7 +83,7 @@ function readBuilt(): BuiltFiles | null {
   }
 }
 
-/** Digest of the sources, of this file and of the bundler. */
+/** Computes the digest of the sources, of this file and of the bundler. */
 function digestSources(): string {
   const digest = createHash('sha256');
   const cwd = fileURLToPath(SOURCES);

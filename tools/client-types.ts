@@ -167,7 +167,7 @@ class Printer {
     return isOpen ? `${printFields(fields)} & Record<string, ${rest}>` : printFields(fields);
   }
 
-  /** A number for each monitor. */
+  /** Prints the type of an object with a number for each monitor; undefined if the fields are others. */
   #monitorNumbers(properties: Record<string, Schema>, required: readonly string[]): string | undefined {
     const types = new Set(MONITOR_NAMES.map((name) => properties[name] && this.#type(properties[name])));
     if (Object.keys(properties).length !== MONITOR_NAMES.length || types.size > 1) return undefined;

@@ -200,7 +200,7 @@ function writeModule(file: string, module: string): void {
   writeFileSync(module, `${line}\n`);
 }
 
-/** The names that esbuild lists for Node in a line `0 && (module.exports = { a, b })`. */
+/** Reads the names that esbuild lists for Node in a line `0 && (module.exports = { a, b })`. */
 function readExports(file: string): string[] {
   const [, names = ''] = /0 && \(module\.exports = \{([^}]*)\}\);/.exec(readFileSync(file, 'utf8')) ?? [];
   return names

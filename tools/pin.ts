@@ -2,9 +2,9 @@
  * `npm run pin`: corrects the lock file. Older versions of npm run the install scripts of all packages that the lock
  * file marks. So this script first removes the marks of packages whose scripts `allowScripts` forbids. Then it adds
  * missing hashes. The lock file may lack the `integrity` of binaries for other platforms; the script gets it from the
- * registry. It packs the binaries of uWebSockets.js and writes their hashes to `native/uwebsockets.sha256`. It never
- * changes an existing hash: if one differs, it reports the hash and exits with 1. It prints the names of packages that
- * the registry does not have.
+ * registry. It also fetches the packages with the binaries of uWebSockets.js, and writes the binaries' hashes to
+ * `native/uwebsockets.sha256`. It never changes an existing hash: if one differs, it reports this and exits with 1. It
+ * prints the names of packages, and of missing hashes, that the registry does not have.
  */
 
 import { spawnSync } from 'node:child_process';

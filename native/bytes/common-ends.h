@@ -12,13 +12,13 @@ namespace {
 /** Bytes that one memcmp compares. The first block with a difference is then searched in smaller steps. */
 constexpr size_t kComparedBytes = 2048;
 
-/** `limit` cut to an integer in 0…`most`; 0 if it is NaN or negative. */
+/** Cuts `limit` to an integer in 0…`most`; 0 if it is NaN or negative. */
 inline size_t LimitLength(size_t most, double limit) {
   if (!(limit > 0)) return 0;
   return limit < static_cast<double>(most) ? static_cast<size_t>(limit) : most;
 }
 
-/** Number of equal bytes that begin at `left` and `right`, at most `most`. */
+/** Counts the equal bytes from `left` and `right` on, at most `most`. */
 inline size_t CountEqualAhead(const uint8_t* left, const uint8_t* right, size_t most) {
   size_t at = 0;
   // memcmp uses the widest loads, but does not return the position of the first difference.
@@ -35,7 +35,7 @@ inline size_t CountEqualAhead(const uint8_t* left, const uint8_t* right, size_t 
   return at;
 }
 
-/** Number of equal bytes that end before `left` and `right`, at most `most`. */
+/** Counts the equal bytes directly before `left` and `right`, at most `most`. */
 inline size_t CountEqualBehind(const uint8_t* left, const uint8_t* right, size_t most) {
   size_t at = 0;
   while (at + 8 <= most) {

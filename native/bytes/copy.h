@@ -11,7 +11,7 @@
 
 namespace {
 
-/** A memcpy with stores that bypass the caches. The ranges must not overlap. */
+/** Copies like memcpy, with stores that bypass the caches. The ranges must not overlap. */
 void CopyPastCaches(uint8_t* into, const uint8_t* from, size_t length) {
 #if defined(__SSE2__)
   constexpr size_t kLine = 64;

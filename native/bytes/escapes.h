@@ -10,7 +10,7 @@
 
 namespace {
 
-/** @returns the value of a hex digit; 16 for any other byte */
+/** Reads a hex digit. @returns its value; 16 for any other byte */
 inline unsigned ReadHex(uint8_t byte) {
   if (byte >= '0' && byte <= '9') return byte - '0';
   const uint8_t small = byte | 0x20;
@@ -81,7 +81,7 @@ __attribute__((target("avx2"))) int64_t FindEscapeAvx2(const Bytes& bytes, size_
 }
 #endif
 
-/** First position in [from, to) of an escaped character of a token; -1 if none. */
+/** Finds the first position in [from, to) of an escaped character of a token; -1 if none. */
 int64_t FindEscape(const Bytes& bytes, size_t from, size_t to) {
   size_t at = from;
 #if defined(ASKS_PROCESSOR)

@@ -74,7 +74,7 @@ struct Pairs {
 };
 const Pairs kPairs;
 
-/** Hash of the first four bytes of a first word. */
+/** Hashes the first four bytes of a first word. */
 inline size_t SumFour(const uint8_t* at) {
   uint32_t four;
   memcpy(&four, at, sizeof(four));

@@ -66,8 +66,8 @@ __attribute__((target("avx2"))) int64_t FindNeedleAvx2(const uint8_t* bytes, siz
 #endif
 
 /**
- * The first position in [from, to) at which the needle begins; the needle may end beyond `to`. -1 if not found or
- * if the limit on compared bytes is reached.
+ * Finds the first position in [from, to) at which the needle begins; the needle may end beyond `to`. -1 if not found,
+ * or if the limit on compared bytes is reached.
  */
 int64_t FindNeedle(const uint8_t* bytes, size_t length, size_t from, size_t to, const uint8_t* needle, size_t size,
                    Patience* patience) {
@@ -108,7 +108,7 @@ int64_t FindNeedle(const uint8_t* bytes, size_t length, size_t from, size_t to, 
 }
 
 /**
- * The first position in [from, to) at which a packed needle begins; -1 if not found, -2 if the limit on compared
+ * Finds the first position in [from, to) at which a packed needle begins; -1 if not found, -2 if the limit on compared
  * bytes is reached.
  */
 int64_t FindPacked(const Bytes& bytes, size_t from, size_t to, const Bytes& needles) {

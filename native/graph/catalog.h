@@ -1,7 +1,7 @@
 /**
- * Threads find the shared indexes of other threads here. A catalog contains the shared indexes of a store by name. The
- * registry contains the catalogs of the process by key. A catalog is closed when the thread that opened it ends;
- * running searches still complete. Any thread.
+ * Lists the shared indexes of the process, so that threads find those of other threads. A catalog contains the shared
+ * indexes of a store by name. The registry contains the catalogs of the process by key. A catalog is closed when the
+ * thread that opened it ends; running searches still complete. Any thread.
  */
 #pragma once
 

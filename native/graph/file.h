@@ -119,7 +119,7 @@ class GraphReader {
     if (bytes > 0 && !in_.read(static_cast<char*>(into), static_cast<std::streamsize>(bytes))) Refuse();
   }
 
-  /** An empty graph with the parameters in the head. Refuses a head with more points than the file can contain. */
+  /** Makes an empty graph with the head's parameters. Refuses a head with more points than the file can contain. */
   std::unique_ptr<Graph> MakeGraph(const FileHead& head, size_t dimensions) const {
     if (head.capacity == 0 || head.capacity > kCapacityMax || head.count > head.capacity) Refuse();
     if (head.links < 2 || head.links > kLinksMax || head.links_again != head.links) Refuse();

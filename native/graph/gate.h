@@ -14,7 +14,7 @@ namespace {
 
 class Gate {
  public:
-  /** @returns false while the writer holds the lock or waits for it */
+  /** Tries to take the lock as a reader. @returns false while the writer holds the lock or waits for it */
   bool TryEnter() {
     uint32_t seen = state_.load(std::memory_order_relaxed);
     do {
@@ -25,7 +25,10 @@ class Gate {
 
   void Leave() { state_.fetch_sub(1, std::memory_order_release); }
 
-  /** Only one thread may call this. It must call `Open` before it calls this again. */
+  /**
+   * Takes the lock as the writer, and waits until all readers have left. Only one thread may call this. It must call
+   * `Open` before it calls this again.
+   */
   void Shut() {
     state_.fetch_or(kShut, std::memory_order_acquire);
     for (int look = 0; state_.load(std::memory_order_acquire) != kShut; look++) {

@@ -26,7 +26,7 @@ class Rotation {
     }
   }
 
-  /** The vector's numbers, rotated. */
+  /** Rotates the vector's numbers. */
   std::vector<float> Rotate(const float* vector) const {
     const size_t count = signs_.size();
     std::vector<float> numbers(count);

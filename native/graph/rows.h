@@ -51,7 +51,7 @@ constexpr float kScaleMax = kNumberMax * 256;
 
 // Sums of products of bytes are integers, so every machine gets the same result in any order of addition.
 
-/** Dot product of `query` and a stored row, whose numbers have kOffset added. */
+/** Computes the dot product of `query` and a stored row, whose numbers have kOffset added. */
 int32_t MultiplyAnywhere(const int8_t* query, const uint8_t* row, size_t steps) {
   int32_t sum = 0;
   for (; steps > 0; steps--, query += kStepDimensions, row += kStepBytes) {
@@ -170,7 +170,7 @@ float ReadScale(const void* row, size_t bytes) {
   return scale;
 }
 
-/** Pseudorandom noise between −1 and 1, which is always the same for a pair of rows. */
+/** Draws pseudorandom noise between −1 and 1, which is always the same for a pair of rows. */
 float DrawBlur(float scale_a, float scale_b) {
   uint32_t a;
   uint32_t b;
@@ -183,7 +183,7 @@ float DrawBlur(float scale_a, float scale_b) {
   return static_cast<float>(static_cast<int32_t>(mixed)) / 2147483648.0f;
 }
 
-/** Distance of two points that are being linked. */
+/** Measures the distance of two points that are being linked. */
 float MeasureRows(const void* a, const void* b, const void* steps_of_rows) {
   const size_t steps = *static_cast<const size_t*>(steps_of_rows);
   const int32_t product = multiply_rows(static_cast<const uint8_t*>(a), static_cast<const uint8_t*>(b), steps);

@@ -110,7 +110,7 @@ class SharedIndex {
   size_t size() const { return size_.load(std::memory_order_acquire); }
   const char* name_of(uint32_t id) const { return labels_[id].name.get(); }
   bool IsOfFamily(uint32_t id, uint32_t family) const { return family != kNoText && labels_[id].family == family; }
-  /** The number of a kind or a family; kNoText if no vector has it. */
+  /** Finds the number of a kind or a family; kNoText if no vector has it. */
   uint32_t FindText(const std::u16string& text) const { return texts_.Find(text); }
 
   /** Bytes of memory that the index takes in addition to the vectors and the graph. */
@@ -185,7 +185,7 @@ class SharedIndex {
     size_.store(ids_.size(), std::memory_order_release);
   }
 
-  /** From now on, every search compares this vector directly, because it is not in the graph. */
+  /** Makes every search from now on compare this vector directly, because it is not in the graph. */
   void Await(uint32_t id) {
     CheckChanging();
     if (PlaceOf(id) == kNone) throw std::runtime_error("no vector has this id");
@@ -208,7 +208,7 @@ class SharedIndex {
   }
 
   /**
-   * Searches use this graph from now on.
+   * Makes searches use this graph from now on.
    * @param ids id of each point's vector; kNone for a point that is marked as removed
    */
   void TakeGraph(std::shared_ptr<Graph> graph, const uint32_t* ids, size_t count) {
@@ -224,7 +224,7 @@ class SharedIndex {
     }
   }
 
-  /** From now on, searches use no graph and compare each vector. */
+  /** Makes searches use no graph from now on, and compare each vector. */
   void DropGraph() {
     CheckChanging();
     graph_.reset();
@@ -233,7 +233,7 @@ class SharedIndex {
     for (const uint32_t id : ids_) pending_.insert(id);
   }
 
-  /** @param name empty: the vector gets no label */
+  /** Replaces the label of a vector. @param name empty: the label is removed */
   void Describe(uint32_t id, const std::string& name, const std::u16string& kind, const std::u16string& family) {
     CheckChanging();
     if (id > kIdMax) throw std::runtime_error("the index has no room for this id");

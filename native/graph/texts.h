@@ -43,7 +43,7 @@ class Texts {
     free_.push_back(number);
   }
 
-  /** The text's number; kNoText if no label has it. */
+  /** Finds the text's number; kNoText if no label has it. */
   uint32_t Find(const std::u16string& text) const {
     const auto found = numbers_.find(text);
     return found == numbers_.end() ? kNoText : found->second;

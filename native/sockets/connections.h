@@ -247,7 +247,7 @@ inline void KeepRawHeads(const framing::Scanner& scanner, const char* bytes) {
     raw_heads->push_back({place.number, std::string(bytes + place.start, bytes + place.end)});
 }
 
-/** The head of the last call of TakeHead if that head is in `raw_heads`; otherwise nullptr. */
+/** Returns the head of the last call of TakeHead if that head is in `raw_heads`; otherwise nullptr. */
 inline const std::string* TakenRawHead() {
   if (raw_heads == nullptr) return nullptr;
   // A binary search: the heads are in order, and one read can bring thousands of small ones.

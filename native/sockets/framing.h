@@ -144,7 +144,7 @@ class Scanner {
     return {whole_, refusal_, is_in_chunks && refusal_ != Refusal::kNone, lacks_line_end_, switch_at_};
   }
 
-  /** The heads that ended in the bytes read last and have values with bytes above 127. */
+  /** Returns the heads that ended in the bytes read last and have values with bytes above 127. */
   const std::vector<HeadPlace>& HighHeads() const { return high_heads_; }
 
   /** Whether the next byte begins a request. */

@@ -352,8 +352,8 @@ struct Tables {
 /**
  * Counts the words and marks of a step's three texts, and writes their features.
  * @param read stores one of the texts; returns false if the text could not be read
- * @param features kMeasuredBytes of them
- * @param counts kCounts of them
+ * @param features receives kMeasuredBytes bytes
+ * @param counts receives kCounts numbers
  * @returns whether all texts were read
  */
 template <typename Read>

@@ -52,7 +52,7 @@ inline __attribute__((always_inline)) double MultiplyShort(const double* query, 
   return AddUp(sums) * static_cast<double>(scale);
 }
 
-/** 2 to the power of -exponent. */
+/** Computes 2 to the power of -exponent. */
 inline __attribute__((always_inline)) double UnitOf(uint8_t exponent) {
   const uint64_t bits = static_cast<uint64_t>(1023 - exponent) << 52;
   double unit;

@@ -30,7 +30,7 @@ class Anthropic(Trial):
             return {**result, "content": f"TypeError: {thrown}", "is_error": True}
 
     def loop(self, ask):
-        """The loop of a simple agent without a framework; `ask` sends the messages."""
+        """Runs the loop of a simple agent without a framework; `ask` sends the messages."""
         messages = list(ASKED)
         while True:
             message = ask(messages)

@@ -31,7 +31,7 @@ SEARCH = "mcp__finder__search"
 
 
 def tell(messages):
-    """The conversation without its random parts."""
+    """Returns the conversation without its random parts."""
     told = []
     for message in messages:
         kind = type(message).__name__

@@ -23,7 +23,10 @@ class GaveUp(Exception):
 
 
 def work(run, thrown=None):
-    """An agent whose result is the same whatever the library returns. Without a run it works without the library."""
+    """Works as an agent, and returns the same result whatever the library returns.
+
+    run: None: the agent does not use the library. thrown: an exception that the agent raises after most of its work.
+    """
     result = []
     prompt = "You count." + ("" if run is None else run.patterns())
     for index in range(20):

@@ -77,15 +77,15 @@ class AgentSteps:
         # Several calls can have the same id. Their results are then matched in the order of the calls.
         self._calls: "OrderedDict[str, deque[_PendingCall]]" = OrderedDict()
         self._call_count = 0
-        # Tokens of answers without a step: they have no text and no call, or their calls never end. The next step takes
-        # them.
+        # Tokens of answers that became no step, because the answer has no text and no call, or its calls never end. The
+        # next step gets these tokens.
         self._tokens = 0
         self._returned: Optional[Intervention] = None
         self._is_framework_named = False
 
     @classmethod
     def of(cls, run: WatchedRun) -> "AgentSteps":
-        """The object of the run, which all integrations share."""
+        """Returns the object of the run, which all integrations share."""
         with cls._making:
             steps = cls._of_runs.get(run)
             if steps is None:

@@ -43,11 +43,14 @@ class AsyncUnderstudy(ClientBase[AsyncRun]):
         return AsyncApi(Api(self._caller))
 
     def findings(self, codebase_id: str, timeout: float = 10.0) -> AsyncFindingsClient:
-        """The findings about a code base. Raises ValueError for an empty `codebase_id` or an invalid `timeout`."""
+        """Returns the findings about a code base.
+
+        Raises ValueError for an empty `codebase_id` or an invalid `timeout`.
+        """
         return AsyncFindingsClient(FindingsClient(self._caller, codebase_id, timeout))
 
     def subscribe(self, project_id: "str | None" = None, last_event_id: str = "") -> AsyncSubscription:
-        """The events of the organization while they happen: `async for event in u.subscribe(): ...`.
+        """Returns the events of the organization while they happen: `async for event in u.subscribe(): ...`.
 
         project_id: only the events of this project.
         last_event_id: continue after this event; "0": everything that the service remembers; default: from now on.

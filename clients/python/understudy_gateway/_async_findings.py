@@ -43,7 +43,7 @@ class AsyncFindingsClient:
         file_path: Optional[str] = None,
         finding_type: Optional[str] = None,
     ) -> List[Dict[str, Any]]:
-        """The findings nearest to the query, by descending `score`. The query is cut to 2,000 characters."""
+        """Returns the findings nearest to the query, by descending `score`. The query is cut to 2,000 characters."""
         return await self._call(
             lambda: self._findings.recall(query, top_k, score_threshold, file_path, finding_type), []
         )

@@ -22,7 +22,7 @@ class AsyncRun(BaseRun):
         min_similarity: Optional[float] = None,
         context: Optional[str] = None,
     ) -> str:
-        """What earlier runs learned about a task like this, as a text for the system prompt.
+        """Returns what earlier runs learned about a task like this, as a text for the system prompt.
 
         Returns "" if there are no patterns, patterns are switched off, or the service does not answer.
         """

@@ -131,7 +131,9 @@ class ClientBase(Generic[_Run]):
         arm: Optional[str] = None,
         svc_version: Optional[str] = None,
     ) -> _Run:
-        """A run for `with`, `async with` or as a decorator. Its outcome is `success`, or `failure: <ExceptionName>` after an exception.
+        """Makes a run, to be used with `with`, with `async with` or as a decorator.
+
+        The outcome of the run is `success`, or `failure: <ExceptionName>` after an exception.
 
         framework: by default the one of the integration that logs the run, otherwise `custom`.
         metadata: any JSON object. A run inside another run of this client gets that run's id there, as `parent_run_id`.
@@ -159,7 +161,7 @@ class ClientBase(Generic[_Run]):
             start["svc_version"] = bounded(svc_version, NAME_UNITS) or self._svc_version
 
         def again(calls: int) -> _Run:
-            """The run for the call number `calls` of a decorated function."""
+            """Makes the run for the call number `calls` of a decorated function."""
             named = None if run_id is None else run_id if calls == 1 else f"{run_id}.{calls}"
             return self.run(
                 task, named, agent_name=agent_name, model=model, framework=framework, task_profile=task_profile,
@@ -178,7 +180,7 @@ class ClientBase(Generic[_Run]):
         return run._within()
 
     def current(self) -> Optional[_Run]:
-        """The innermost run of this client around the caller; None outside of its runs."""
+        """Returns the innermost run of this client around the caller; None outside of its runs."""
         held = held_now(current_in_context)
         while held is not None:
             run: _Run = held.value
@@ -303,11 +305,14 @@ class Understudy(ClientBase[Run]):
         return Api(self._caller)
 
     def findings(self, codebase_id: str, timeout: float = 10.0) -> FindingsClient:
-        """The findings about a code base. Raises ValueError for an empty `codebase_id` or an invalid `timeout`."""
+        """Returns the findings about a code base.
+
+        Raises ValueError for an empty `codebase_id` or an invalid `timeout`.
+        """
         return FindingsClient(self._caller, codebase_id, timeout)
 
     def subscribe(self, project_id: Optional[str] = None, last_event_id: str = "") -> Subscription:
-        """The events of the organization while they happen: `for event in u.subscribe(): ...`.
+        """Returns the events of the organization while they happen: `for event in u.subscribe(): ...`.
 
         project_id: only the events of this project.
         last_event_id: continue after this event; "0": everything that the service remembers; default: from now on.

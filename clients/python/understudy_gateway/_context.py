@@ -24,7 +24,7 @@ class Held:
 
 
 def held_now(variable: "contextvars.ContextVar[Optional[Held]]") -> Optional[Held]:
-    """The innermost value that has not been left."""
+    """Returns the innermost value that has not been left; None: there is none."""
     held = variable.get()
     while held is not None and (held.is_left or (held.owner is not None and held.owner.outcome is not None)):
         held = held.outer
@@ -32,7 +32,10 @@ def held_now(variable: "contextvars.ContextVar[Optional[Held]]") -> Optional[Hel
 
 
 def hold(variable: "contextvars.ContextVar[Optional[Held]]", value: Any, own: List[Held], owner: Any = None) -> None:
-    """Makes `value` the innermost value. `own` lists what the context manager holds in all contexts that entered it."""
+    """Makes `value` the innermost value, and adds it to `own`.
+
+    own: what the context manager holds, in all contexts that entered it.
+    """
     held = Held(value, held_now(variable), owner)
     held.token = variable.set(held)
     own.append(held)

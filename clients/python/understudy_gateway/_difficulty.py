@@ -57,7 +57,7 @@ def score_step(text: str) -> float:
 
 
 def _measure_signals(text: object) -> Optional[Tuple[float, float, float, float]]:
-    """Hedging, length, error language and entities, each in [0, 1]; None for a text without a word."""
+    """Returns hedging, length, error language and entities, each in [0, 1]; None for a text without a word."""
     if not isinstance(text, str):
         return None
     judged = text[:_JUDGED_CHARACTERS]

@@ -59,7 +59,7 @@ class FindingsClient:
         file_path: Optional[str] = None,
         finding_type: Optional[str] = None,
     ) -> List[Dict[str, Any]]:
-        """The findings nearest to the query, by descending `score`. The query is cut to 2,000 characters."""
+        """Returns the findings nearest to the query, by descending `score`. The query is cut to 2,000 characters."""
         wanted = {"top_k": top_k, "score_threshold": score_threshold, **self._filter(file_path, finding_type)}
         return _list_of(self._ask("recall_findings", query=_cut("query", query, _QUERY_CHARACTERS), **wanted).get("findings"))
 

@@ -14,7 +14,7 @@ from ._log import log
 
 
 def installed_transports() -> List[str]:
-    """The transports whose requests are labelled; empty before `install_labels()`.
+    """Lists the transports whose requests are labelled; empty before `install_labels()`.
 
     Possible are `http.client` (urllib, urllib3, requests, botocore), `httpx`, `httpx2` and `aiohttp`, if they are
     installed.

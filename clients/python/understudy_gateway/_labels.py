@@ -138,6 +138,6 @@ class run_scope:
 
 
 def label_now() -> Optional[str]:
-    """The label for requests of this context; None: no label."""
+    """Returns the label for requests of this context; None: no label."""
     held = held_now(label_in_context)
     return (None if held is None else held.value) or labels.run

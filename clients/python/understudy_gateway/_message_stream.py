@@ -96,7 +96,10 @@ def _parse_input(text: str) -> Any:
 
 
 def _tokens_of(usage: Dict[str, Any]) -> int:
-    """Input and output tokens. A request during which the provider compacted the conversation has several iterations."""
+    """Sums input and output tokens, including those of the cache.
+
+    A request during which the provider compacted the conversation has several iterations, which are summed.
+    """
     names = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
     iterations: List[Dict[str, Any]] = usage.get("iterations") or [usage]
     return sum(part.get(name) or 0 for part in iterations for name in names)

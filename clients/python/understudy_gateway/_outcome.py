@@ -16,6 +16,6 @@ def name_outcome(outcome: object) -> str:
 
 
 def name_failure(thrown: Union[BaseException, type]) -> str:
-    """The outcome of a run that ended with this exception: `failure: <ExceptionName>`."""
+    """Returns the outcome of a run that ended with this exception: `failure: <ExceptionName>`."""
     name = getattr(thrown if isinstance(thrown, type) else type(thrown), "__name__", "Exception")
     return bounded(f"failure: {name}", _OUTCOME_UNITS)

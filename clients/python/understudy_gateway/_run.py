@@ -57,16 +57,16 @@ current_in_context: "contextvars.ContextVar[Optional[Held]]" = contextvars.Conte
 
 
 def current_run() -> Optional["BaseRun"]:
-    """The innermost run around the caller, of any client; None outside of runs."""
+    """Returns the innermost run around the caller, of any client; None outside of runs."""
     held = held_now(current_in_context)
     return None if held is None else held.value
 
 
 def run_for_late_step() -> Optional["BaseRun"]:
-    """The innermost run around the caller that still takes steps: it has not ended, or a stream that began in it has not.
+    """Returns the innermost run around the caller that still takes steps.
 
-    If no run takes steps, the innermost run that has ended; it counts the step as lost. None: the caller has never
-    been in a run.
+    A run takes steps until it has ended, and all streams that began in it have ended. If no run takes steps, returns
+    the innermost run, which counts the step as lost. None: the caller has never been in a run.
     """
     ended: Optional[BaseRun] = None
     held = current_in_context.get()
@@ -171,7 +171,7 @@ class BaseRun:
             leave_out(repr(thrown))
 
     def intervention(self) -> Optional[Intervention]:
-        """The oldest intervention that the agent has not received yet; None: there is no message."""
+        """Returns the oldest intervention that the agent has not received yet; None: there is no message."""
         try:
             said = self._interventions.popleft()
         except IndexError:
@@ -227,7 +227,7 @@ class BaseRun:
         self.__exit__(kind, thrown, traceback)
 
     def _next_call(self) -> "BaseRun":
-        """The run of the next call of the decorated function."""
+        """Makes the run of the next call of the decorated function."""
         with self._client._lock:
             self._calls += 1
             calls = self._calls
@@ -383,7 +383,7 @@ class Run(BaseRun):
         min_similarity: Optional[float] = None,
         context: Optional[str] = None,
     ) -> str:
-        """What earlier runs learned about a task like this, as a text for the system prompt.
+        """Returns what earlier runs learned about a task like this, as a text for the system prompt.
 
         Returns "" if there are no patterns, patterns are switched off, or the service does not answer. It blocks until
         the answer has arrived; `AsyncUnderstudy` has a version for coroutines.

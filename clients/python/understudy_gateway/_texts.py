@@ -11,7 +11,10 @@ NAME_UNITS = 200
 
 
 def cut_units(text: str, units: int) -> str:
-    """The first `units` UTF-16 units, as the service and the TypeScript client count. Never ends with half a surrogate pair."""
+    """Cuts a text to `units` UTF-16 units, in which the service and the TypeScript client count.
+
+    The result never ends with half a surrogate pair.
+    """
     if 2 * len(text) <= units:
         return text
     head = text[:units]
@@ -27,7 +30,7 @@ def cut_units(text: str, units: int) -> str:
 
 
 def well_formed(text: str) -> str:
-    """The text with U+FFFD for each lone surrogate, which the service refuses."""
+    """Replaces each lone surrogate, which the service refuses, by U+FFFD."""
     try:
         text.encode("utf-8")
         return text
