@@ -243,7 +243,7 @@ class KeeperRun implements Run {
     });
   }
 
-  /** Lists the call and, until a call has failed, a slip: the model writes the date in words, which the tool refuses. */
+  /** Lists the call and, until a call has failed, a slip: a date in words, which the tool refuses. */
   #list(turns: readonly Turn[], list: WantedCall): Move[] {
     const slip: Move = {
       weight: 0.03,
