@@ -18,7 +18,7 @@ export interface MessagesResult {
   latencyUs: Quantiles;
 }
 
-/** Rejects if a socket cannot be opened, or closes before the end of the load. */
+/** Runs one load to its end. Rejects if a socket cannot be opened, or closes before the end of the load. */
 export async function measureMessages(job: MessagesJob): Promise<MessagesResult> {
   const text = JSON.stringify({ type: 'input', text: 'x'.repeat(Math.max(0, job.bytes - 32)) });
   const all = await Promise.all(

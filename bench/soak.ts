@@ -35,7 +35,8 @@ const LOADS: readonly Workload[] = [{ kind: 'plain', bytes: 4_096 }, { kind: 'co
 const SHARE = 0.5;
 
 /**
- * A figure has grown if the second half exceeds the first half by more than this factor and by more than this amount.
+ * A figure has grown if the second half exceeds the first half by more than FLAT_TIMES, and also by more than the
+ * figure's amount. Memory has grown if it exceeds the first half by more than FLAT_MEMORY_TIMES.
  */
 const FLAT_TIMES = 1.5;
 const FLAT_LIST_MS = 50;

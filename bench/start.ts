@@ -27,7 +27,7 @@ interface StartResult extends Provenance {
   suite: 'start';
   /** Medians of the rounds. */
   starts: StartFigures[];
-  /** The other checkout's figures. */
+  /** The other checkout's figures; null: only this checkout was measured. */
   before: StartFigures[] | null;
 }
 

@@ -43,7 +43,7 @@ export class RateBucketClient {
 
 /**
  * Returns this box's current part of a limit.
- * @param part the part, 0 … 1; null: all boxes have equal parts
+ * @param part the part, 0 … 1; null or absent: all boxes have equal parts
  * @returns the limit; the same object for the same part, while the part is in the cache
  */
 export type ReadLimit = (part?: number | null) => RateLimit;

@@ -98,7 +98,7 @@ export class RateTable {
   }
 
   /**
-   * Gives a slot with a full bucket to a new owner.
+   * Gives a slot to a new owner, and fills the slot's bucket.
    * @returns the new generation
    */
   open(slot: number): number {

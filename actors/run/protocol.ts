@@ -18,7 +18,7 @@ export const RUN_REFUSALS = {
   run_conflict: 'A run with this run_id exists with another start',
   run_finished: 'The run is finished',
   outcome_conflict: 'The run is finished with another outcome',
-  run_deleting: 'The run is being deleted; it can be started anew in a moment',
+  run_deleting: 'The run is being deleted; it can be started again in a moment',
 } as const;
 
 export type RunRefusalCode = keyof typeof RUN_REFUSALS;

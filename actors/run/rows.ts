@@ -103,8 +103,8 @@ export function stepKeyRow({ facts }: RunState, key: string, value: number | rea
 }
 
 /**
- * The rows of a deletion, except those of the run's steps. Usage counts and the run's figures in its experiment are
- * kept.
+ * Makes the rows that delete a run, except those of the run's steps. Usage counts and the run's figures in its
+ * experiment are kept.
  * @param state before the deletion
  * @param mark identifies the deletion, for {@link anonymizeSummary}
  */

@@ -1,6 +1,6 @@
 /**
  * The rules with which the monitors are compared: guards that coding agents ship, and simple similarities, as the
- * README of the labelled runs describes them. Each gives the indices of the steps at which it fires.
+ * README of the labelled runs describes them. Each rule tells whether it fires at a step.
  */
 import type { MonitorStep } from '../../src/domain/monitors/masked-step.ts';
 

@@ -61,7 +61,10 @@ function solve(matrix: number[][], vector: number[]): number[] {
   return result;
 }
 
-/** Weights for the unscaled measures, the bias last. The penalty is in units of the measures' spread. */
+/**
+ * Fits a logistic regression to the rows, with a ridge penalty on measures that are divided by their spread.
+ * @returns weights for the unscaled measures, and last the bias
+ */
 function fitWeights(rows: readonly { x: number[]; y: number; weight: number }[]): number[] {
   const size = rows[0]!.x.length;
   const mean = Array.from(

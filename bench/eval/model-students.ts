@@ -50,7 +50,7 @@ interface ModelRow {
   kinds_served: number;
   /** Only kinds with at least KIND_SERVED_MIN served answers. */
   worst_kind: { kind: string; served: number; errors: number } | null;
-  /** The longest that a step waited for the model, milliseconds. */
+  /** Longest time that a step waited for the model, in milliseconds. */
   longest_ms: number;
 }
 

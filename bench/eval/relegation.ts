@@ -68,7 +68,7 @@ interface LoopPoint {
   success: number;
   cost_saved: number;
   steps_served: number;
-  /** Share of the served answers that the frontier model would not have given there. */
+  /** Share of the served answers that the frontier model would not have given at the same step. */
   error: number;
 }
 

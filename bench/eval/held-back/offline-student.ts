@@ -43,7 +43,7 @@ export interface StudentCode {
 /** The student's decision about a step. */
 interface Said {
   is_served: boolean;
-  /** Why the step is not served. */
+  /** Why the step is not served; '' if it is served. */
   reason: string;
   /** The answer that the student serves or would have served; null: it has none. */
   answer: Answer | null;

@@ -23,7 +23,10 @@ _EQUAL = 1e-9
 
 
 def read_thresholds(given: Optional[Mapping[str, float]]) -> Dict[str, float]:
-    """Returns the defaults, replaced by the given thresholds. Raises a ValueError that names the key."""
+    """Returns the thresholds: the given ones, and defaults for the others.
+
+    Raises ValueError for an unknown key or an invalid value; the message names the key.
+    """
     read = dict(_DEFAULT_THRESHOLDS)
     for key, value in (given or {}).items():
         if key not in read:
@@ -99,7 +102,10 @@ class Difficulty(NamedTuple):
 
 
 def read_routing(given: Optional[Mapping[str, str]]) -> Dict[str, str]:
-    """Checks and copies the routing. Raises a ValueError that names the state."""
+    """Checks and copies the routing.
+
+    Raises ValueError for an unknown state, or for a model that is not a non-empty text; the message names the state.
+    """
     for state, model in (given or {}).items():
         if state not in (FAST, SLOW, SKIP):
             raise ValueError(f"model_routing[{state!r}] is unknown; known are FAST, SLOW, SKIP")
