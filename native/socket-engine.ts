@@ -63,8 +63,8 @@ interface SocketEngine {
    */
   rawHead(): string;
   /**
-   * Remembers the head for which `takeHead` has just returned `UNKNOWN_HEAD`. It replaces the head in this slot.
-   * @param slot below `HEAD_SLOTS`
+   * Remembers the head for which `takeHead` has just returned `UNKNOWN_HEAD`.
+   * @param slot below `HEAD_SLOTS`; a head that is already in the slot is replaced
    * @param varying numbers of the header lines whose value may differ in the next request, in ascending order
    * @param lines number of header lines
    * @returns 1 if the head was stored; 0 if it was not stored, and the slot is empty

@@ -25,7 +25,7 @@ _EQUAL = 1e-9
 def read_thresholds(given: Optional[Mapping[str, float]]) -> Dict[str, float]:
     """Returns the thresholds: the given ones, and defaults for the others.
 
-    Raises ValueError for an unknown key or an invalid value; the message names the key.
+    Raises ValueError for an unknown key, an invalid value, or thresholds in a wrong order.
     """
     read = dict(_DEFAULT_THRESHOLDS)
     for key, value in (given or {}).items():
