@@ -20,8 +20,8 @@ export interface Peer {
 }
 
 /**
- * Where the Portkey gateway is expected. It is not a dependency, because it has a hundred packages that nothing else
- * here needs.
+ * Where the Portkey gateway is expected. It is not a dependency of this project, because it needs a hundred packages
+ * that nothing else uses.
  */
 const PORTKEY = join(import.meta.dirname, '../node_modules/.peers/node_modules/@portkey-ai/gateway');
 /** How to install missing peers. */

@@ -20,8 +20,8 @@ export interface StepJob {
   /** Run ids are `<prefix>-<number>`. */
   prefix: string;
   /**
-   * Which run a step belongs to. `own`: the connection's own run. A number: all connections share this many runs, and
-   * each step belongs to the next of them.
+   * The run that a step belongs to. `own`: the connection's own run. A number: all connections share this many runs,
+   * and successive steps belong to successive runs.
    */
   runs: 'own' | number;
   /**

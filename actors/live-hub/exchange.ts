@@ -1,11 +1,11 @@
 /**
  * The live stream that several boxes share: writes events from the hubs of this box to the database, and reads what all
- * boxes have stored for the organizations that have readers here. Runs on the box's store thread; any thread may
+ * boxes have stored for the organizations that have readers on this box. Runs on the box's store thread; any thread may
  * send it requests.
  *
- * An organization with readers here has a feed: its latest events in a ring, which is filled from the database only. So
- * events of this box and of others have one order and one numbering, and a reader may continue at any box. A feed ends
- * with its last reader.
+ * Each such organization has a feed: its latest events in a ring, which is filled from the database only. So
+ * events of this box and of others have one order and one numbering, and a reader may continue at any box. A feed is
+ * removed when its last reader leaves.
  */
 import { type Clock, systemClock } from '../../src/std/clock.ts';
 import type {

@@ -1,6 +1,6 @@
 /**
- * Takes tokens from rate buckets: from shared memory, or from the key's actor if the key has no slot there. Only this
- * file sends messages to rate buckets. Server threads.
+ * Takes tokens from rate buckets: from the table in shared memory, or from the key's actor if the key has no slot in
+ * the table. Only this file sends messages to rate buckets. Server threads.
  */
 import { hash } from 'node:crypto';
 import { CatalogueError } from '../../src/errors.ts';

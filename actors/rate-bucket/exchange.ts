@@ -1,7 +1,7 @@
 /**
- * Divides the rates of keys among boxes that share a database: reports how many requests of a key arrive here, and uses
- * the part of the rate that this box is given (src/domain/rate-division.ts has the rules). Keys with far fewer requests
- * than the limit are not followed; their rates are divided equally. Runs on the box's store thread.
+ * Divides the rates of keys among boxes that share a database: reports how many requests of a key arrive at this box,
+ * and uses the part of the rate that this box is given (src/domain/rate-division.ts has the rules). Keys with far fewer
+ * requests than the limit are not followed; their rates are divided equally. Runs on the box's store thread.
  */
 import {
   divideRate,
@@ -61,7 +61,7 @@ export class RateExchange {
   /**
    * Reads the entries that other boxes have written, and writes those that this box changes.
    * @param box id of this box
-   * @param live ids of the boxes that live, including this one
+   * @param live ids of the boxes that are running, including this box
    * @throws TruthUnavailableError; the last parts then stay in use
    */
   async round(session: RatesSession, box: string, live: ReadonlySet<string>): Promise<void> {

@@ -6,9 +6,10 @@
  * There are two measurements. Step by step: the student is asked about each step of a held-out run with the frontier
  * model's context. An error is an answer that is not equivalent to the frontier model's
  * (src/student/model/equivalence.ts). In the loop: the student acts in the world if it covers a step, otherwise the
- * frontier model does, so histories contain answers of both. An error is an answer that the frontier model would not
- * have given there. The world decides whether a run succeeded, so success does not depend on the definition of
- * equivalence. A variant measures runs in which the frontier model serves all further steps after its first answer.
+ * frontier model acts, so the histories contain answers of both. An error is an answer that the frontier model would
+ * not have given at the same step. The world decides whether a run succeeded, so success does not depend on the
+ * definition of equivalence. A variant measures runs in which the frontier model serves all further steps after its
+ * first answer.
  *
  * The caches' thresholds are chosen on the held-out steps themselves, so that the coverage at the target is as large as
  * possible. An operator, who does not know these steps, could not choose better thresholds. The student's threshold
@@ -54,7 +55,7 @@ const GOAL_ERROR = 0.02;
 /** With fewer answers, a single wrong one would exceed the goal. */
 const KIND_SERVED_MIN = 20;
 
-/** Share of steps served and share of them that was wrong. */
+/** The share of the steps that were served, and the share of the served answers that were wrong. */
 interface Point {
   coverage: number;
   error: number;

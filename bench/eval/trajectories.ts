@@ -2,7 +2,7 @@
  * Measures the student on public conversations: two customer-service suites (../shared/trajectories, its README names
  * them). The student learns from runs that passed the suite's own check, and is asked about the steps of other runs
  * that passed. These are other trials of the same tasks, or runs of other tasks. A served answer is wrong if the run
- * had another answer there. The customer is a model, so no two trials have the same texts. Bench process.
+ * had another answer at the same step. The customer is a model, so no two trials have the same texts. Bench process.
  */
 
 import { existsSync, readFileSync } from 'node:fs';

@@ -32,8 +32,8 @@ struct LooseNeedle {
 };
 
 /**
- * The needles of one search, grouped by search method. The caller searches separately for needles for which there is no
- * room here.
+ * The needles of one search, grouped by search method. The caller searches separately for needles for which the set has
+ * no room.
  */
 struct NeedleSet {
   static constexpr size_t kAnchored = 64;
