@@ -27,7 +27,7 @@ export interface ProxiedResult {
   openUs: Quantiles;
 }
 
-/** Rejects if a tunnel cannot be opened, or closes before the end of the load. */
+/** Runs one load to its end. Rejects if a tunnel cannot be opened, or closes before the end of the load. */
 export async function measureProxied(job: ProxiedJob): Promise<ProxiedResult> {
   const opening = new Samples();
   const sockets: TLSSocket[] = [];

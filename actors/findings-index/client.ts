@@ -83,7 +83,7 @@ export class FindingsClient {
     return this.#ask(codebase, 'store', { finding, hash, vector: packed });
   }
 
-  /** The findings nearest to a question, best first. */
+  /** Finds the findings nearest to a question, best first. */
   recall(
     scope: FindingsScope,
     vector: Float32Array,
@@ -92,7 +92,7 @@ export class FindingsClient {
     return this.#ask(scope, 'recall', { ...sightOf(scope), vector: packVector(vector), ...options });
   }
 
-  /** One page, newest first, and the total number. */
+  /** Returns one page of the findings that match, newest first, and the number of all that match. */
   list(
     scope: FindingsScope,
     options: Omit<FindingsIndexProtocol['list']['request'], keyof IndexFacts | 'project_id' | 'hidden'>,

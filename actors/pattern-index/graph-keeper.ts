@@ -36,8 +36,8 @@ export class GraphKeeper {
 
   /**
    * @param vectorsId names the embedder of the vectors in the scopes' indexes
-   * @param formerVectorsId names the former embedder, whose vectors are searched while patterns are embedded again;
-   * null: no former embedder
+   * @param formerVectorsId returns the name of the former embedder, whose vectors are searched while patterns are
+   * embedded again; null: no former embedder
    */
   constructor(
     parts: Pick<StoreParts, 'log' | 'graphs'>,

@@ -73,7 +73,7 @@ class ChangedMeanwhileError extends Error {
 /** Maximum number of attempts of an intake. An attempt is repeated if another box has changed a row that it read. */
 const ATTEMPTS = 5;
 
-/** Maximum number of similar patterns that are compared. The nearest one with the same lesson is the twin. */
+/** Maximum number of similar patterns that are compared with a new or changed pattern. */
 const TWIN_CANDIDATES = 8;
 /** Maximum number of situations embedded in one call. */
 export const EMBED_TEXTS = 32;

@@ -31,7 +31,7 @@ export interface StoreParts {
   starters: readonly Omit<NewPattern, 'model'>[];
   /** Where graphs are saved, so that a start need not build them; null: they are not saved. */
   graphs?: { folder: GraphFolder; quiet_ms: number } | null;
-  /** With this, a later start with another embedder can open the current one again. */
+  /** Where the embedder comes from. A later start with another embedder can then open it again; absent: it cannot. */
   embedder_source?: EmbedderRecord['source'];
   /**
    * Embedders that may find patterns without a vector of the current one, best first. Each is opened when it is
