@@ -117,7 +117,9 @@ export class PatternIntake {
       } catch (thrown) {
         if (thrown instanceof CatalogueError) throw thrown;
         if (thrown instanceof ChangedMeanwhileError && attempt < ATTEMPTS) continue;
-        throw new CatalogueError('unavailable', 'The pattern store cannot store patterns now', { cause: thrown });
+        throw new CatalogueError('unavailable', 'The pattern store cannot store patterns now', {
+          cause: thrown,
+        });
       }
     }
   }

@@ -47,7 +47,9 @@ export async function removePatterns(
     scopes.forgetAll(home, pattern_ids);
     return removed;
   } catch (thrown) {
-    throw new CatalogueError('unavailable', 'The pattern store cannot remove patterns now', { cause: thrown });
+    throw new CatalogueError('unavailable', 'The pattern store cannot remove patterns now', {
+      cause: thrown,
+    });
   }
 }
 
