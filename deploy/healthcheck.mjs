@@ -79,7 +79,7 @@ function findCommand(words) {
 /**
  * Requests a path of a listener.
  * @param names the variables of the listener's host, port and certificate, and its usual port
- * @returns the answer, with `ok: false` if there is none; null if nothing listens and the command does not start this
+ * @returns the answer, with `ok: false` if none arrived; null if nothing listens and the command does not start this
  *   listener
  */
 async function ask(listener, path, names) {

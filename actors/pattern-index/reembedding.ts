@@ -71,7 +71,7 @@ export class Reembedding {
     return this.#former?.vectorsId ?? null;
   }
 
-  /** Embeds a text with the former embedder; null if there is none. Rejects with the embedder's error. */
+  /** Embeds a text with the former embedder; null without one. Rejects with the embedder's error. */
   embedFormerly(text: string): Promise<Float32Array> | null {
     return this.#former?.queries.embedOne(text) ?? null;
   }

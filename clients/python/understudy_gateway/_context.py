@@ -24,7 +24,7 @@ class Held:
 
 
 def held_now(variable: "contextvars.ContextVar[Optional[Held]]") -> Optional[Held]:
-    """Returns the innermost value that has not been left; None: there is none."""
+    """Returns the innermost value that has not been left; None: no such value exists."""
     held = variable.get()
     while held is not None and (held.is_left or (held.owner is not None and held.owner.outcome is not None)):
         held = held.outer
