@@ -1,10 +1,10 @@
 /**
  * Chooses the earlier exchange (the base) against which a new one is stored, and keeps bases in memory. Runs in the
- * capture process. Secrets in these bodies are not masked, so the bodies never leave the memory of this thread.
- * The search order is: the last exchange of the same run; exchanges with the same bytes at one of several places of the
- * body, the farthest place first; the last exchanges on the same path (for their headers). The cache is bounded in
- * bytes. It drops the least recently used exchange first. It drops an exchange at once when its successor repeats most
- * of it, unless the exchange is the first of a chain.
+ * capture process. Secrets in the bodies of bases are not masked, so these bodies never leave the memory of this
+ * thread. The search order is: the last exchange of the same run; exchanges with the same bytes at one of several
+ * places of the body, the farthest place first; the last exchanges on the same path (for their headers). The cache is
+ * bounded in bytes. It drops the least recently used exchange first. It drops an exchange at once when its successor
+ * repeats most of it, unless the exchange is the first of a chain.
  * Each exchange has one memory area for all its bytes, and the length of that area counts. A small Buffer of Node would
  * instead keep its whole 8 KB pool in memory. The areas of dropped exchanges are reused, and also count.
  */
@@ -21,7 +21,7 @@ export interface BaseEntry {
   id: number;
   /** Number of exchanges that must be read before this one. */
   depth: number;
-  /** The exchange at the beginning of the chain. */
+  /** Id of the exchange at the beginning of the chain of bases. */
   root: number;
   request: PreparedBody;
   /** Identifies the request body (`BodyPlace`). */
@@ -183,7 +183,7 @@ export class BaseCache {
   }
 
   /**
-   * The best base for a body, or null.
+   * Chooses the best base for a body; null if the cache has none.
    * @param pressed true: only the last of the exchanges on the same path is tried, to save time
    */
   choose(runId: string | null, path: string, body: Buffer, pressed: boolean): ChosenBase | null {
@@ -209,8 +209,8 @@ export class BaseCache {
       const found = this.#chooseAmong(this.#prints.get(printBody(body, place)), body);
       if (found === null) continue;
       // A match this far into the body is better than a longer common beginning, because a time of day in the system
-      // prompt makes common beginnings short. If there is a last request of the same run, only a longer common
-      // beginning is better.
+      // prompt makes common beginnings short. Such a match is preferred to the run's last request only if at least half
+      // of the body is a common beginning.
       if (best === null || found.prefix * 2 >= body.length) return found;
     }
     if (best !== null) return best;

@@ -10,15 +10,15 @@
  *   a bytes of request literals, b bytes of meta (JSON array, see META_FIELDS), c bytes of response literals
  *
  * Block (a value of the `blocks` table; its key is the id of its first exchange):
- *   u8 codec         0 plain, 1 zstd, 2 zstd with the base's record as dictionary, 3 with its request and record
+ *   u8 codec         0 plain, 1 zstd, 2 zstd with the base's record as dictionary, 3 zstd with both request and record
  *   u32 LE           CRC-32 of all that follows
  *   varint count, varint raw size, varint dictionary distance (0: none), then the payload
  * Payload, uncompressed: count × varint record size, then the records.
  *
- * A block of one exchange takes its base as zstd dictionary: the last part of the base's record (headers, event
- * framing, and the answer's text, which the next request repeats), and, when there is time for it, the base's whole
- * request (agents read the same files again and again). Exchanges that arrive fast share a block and are compressed
- * together, because each compression call costs at least 50 to 100 µs.
+ * A block of one exchange that has a base is compressed with a zstd dictionary: the last part of the base's record
+ * (headers, event framing, and the answer's text, which the next request repeats), and, when there is time for it, the
+ * base's whole request (agents read the same files again and again). Exchanges that arrive fast share a block and are
+ * compressed together, because each compression call costs at least 50 to 100 µs.
  *
  * Pieces. If a value does not fit into half a page, LMDB stores it in separate whole pages, which wastes half a page on
  * average. So a block of 1,000 bytes to 64 KiB is cut into pieces of 1,000 bytes, four of which fill a page. The pieces
@@ -40,7 +40,7 @@ import { compressZstd, decompressZstd } from '../../std/zstd.ts';
 import type { DeltaOps } from './delta.ts';
 import type { RawPlace } from './raw-files.ts';
 
-/** One exchange in the form of a block. */
+/** The parts of one record. */
 export interface RecordParts {
   /** 0: no base. */
   base_distance: number;
@@ -146,7 +146,7 @@ export function draftRecord(
   };
 }
 
-/** Fills the memory with the end of the record. */
+/** Copies the last `out.length` bytes of the record into `out`, which is not longer than the record. */
 export function writeRecordEnd(draft: RecordDraft, out: Buffer): void {
   let to = out.length;
   for (let i = draft.parts.length - 1; i >= 0 && to > 0; i--) {
@@ -201,8 +201,8 @@ export interface DictionarySource {
 }
 
 /**
- * The dictionary's bytes. Without the leading newline, zstd could mistake them for a formatted dictionary (RFC 8878,
- * section 5).
+ * Makes the dictionary: a newline, the end of the base's request if there is one, and the end of its record. Without
+ * the newline, zstd could mistake the bytes for a formatted dictionary (RFC 8878, section 5).
  */
 function makeDictionary(source: DictionarySource): Buffer {
   const record = source.record.subarray(Math.max(0, source.record.length - DICTIONARY_BYTES));
@@ -233,7 +233,7 @@ const LEVELS = {
 export type Pace = 'none' | keyof typeof LEVELS;
 
 /**
- * The block of these records, not yet cut into pieces.
+ * Makes the block of these records, compressed if that makes it smaller. It is not cut into pieces yet.
  * @param dictionary parts of the base, if the block contains one exchange that has a base; otherwise null
  */
 export function encodeBlock(
@@ -266,8 +266,8 @@ export function encodeBlock(
 }
 
 /**
- * The parts of an uncompressed block, in order. The first part is the head, whose checksum `sealParts` adds. Bodies are
- * not copied.
+ * Makes the parts of an uncompressed block, in order. The first part is the head, whose checksum `sealParts` adds.
+ * Bodies are not copied.
  */
 export function draftBlock(records: readonly RecordDraft[]): Buffer[] {
   let sizesBytes = 0;
@@ -385,7 +385,7 @@ export function pointToRawBlock(count: number, { file, offset, pieces }: RawPlac
   return value;
 }
 
-/** The location of a block in a raw file; null if the block is in the database. @throws {RangeError} */
+/** The location of a block in a raw file; null if the block is elsewhere. @throws {RangeError} */
 export function readRawPlace(value: Buffer): RawPlace | null {
   if (value[0] !== IN_RAW_FILE && value[0] !== IN_RAW_PIECES) return null;
   const cursor = new ByteCursor(value, 1);
@@ -461,7 +461,10 @@ function failToReadPack(): never {
   throw new RangeError('the block is in a bucket');
 }
 
-/** The numbers of the pieces of a value in `blocks`. @throws {RangeError} if the value is cut off */
+/**
+ * The numbers of the pieces of a value in `blocks`; empty if the block is not in pieces.
+ * @throws {RangeError} if the value is cut off
+ */
 export function listPieces(value: Buffer): number[] {
   if (!isInPieces(value)) return [];
   const cursor = new ByteCursor(value, 1);

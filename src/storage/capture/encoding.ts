@@ -20,8 +20,8 @@ const BODY_CODINGS_MAX = 4;
 /**
  * How far a compressed body may expand. Each pair of bounds is a fixed number of bytes and a factor of the compressed
  * size. Up to the `free` bounds, decompression does not count. Beyond them, its processor time counts against a budget:
- * so many ms per second for all bodies together, and so many at once. A body is withheld if the budget is used up. A
- * body that expands beyond the `most` bounds is cut there.
+ * `ms_per_second` for all bodies together, and `burst_ms` at once. A body is withheld if the budget is used up. A body
+ * that expands beyond the `most` bounds is cut there.
  */
 export const DECOMPRESSION = {
   free_bytes: 64 << 10,

@@ -1,8 +1,8 @@
 /**
  * Presents the files of a growing capture database as one: the sealed files, a file that is being sealed, and the live
  * file, in id order. This class also follows rotations and the replacement of a damaged file. Lists contain only
- * indexed exchanges. Capture reader; synchronous, read-only. Memory: the live file's reader and up to
- * OPEN_CAPTURE_FILES readers of sealed files, with one cache in common.
+ * indexed exchanges; `newestUnlisted` returns the newest of the others. Capture reader; synchronous, read-only. Memory:
+ * the live file's reader and up to OPEN_CAPTURE_FILES readers of sealed files, with one cache in common.
  */
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
@@ -55,7 +55,7 @@ export class FollowedFiles {
   #epoch = 0;
   /** Number of completed erasures, as the live file counts them. */
   #liveErasures = 0;
-  /** First id of that live file; null if no live file was read. */
+  /** First id of the live file that was read last; null if no live file was read. */
   #liveFirstId: number | null = null;
   #erasures = 0;
 

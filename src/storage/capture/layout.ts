@@ -17,10 +17,10 @@
  *   capture.mdb.raw/<number>.raw     blocks that arrived too fast to be packed at once (raw-files.ts)
  *
  * Tables: `meta` (format, first id, last indexed id), `blocks` (id of the first exchange → a block of exchanges),
- * `pieces` (the rest of large blocks), `facts` (the exchange index, see summary-table.ts, and the newest exchanges that
- * it lacks, see newest-exchanges.ts), `tails` (id of a turn → what is needed to link later turns to it, see
- * turn-links.ts), `waiting` (key of a block that is not packed yet → its raw file), `early` (id of an exchange → facts
- * of it and later exchanges that wait for their turn in the index, see early-facts.ts).
+ * `pieces` (pieces of blocks, see codec.ts), `facts` (the exchange index, see summary-table.ts, and the newest
+ * exchanges that it lacks, see newest-exchanges.ts), `tails` (id of a turn → what is needed to link later turns to it,
+ * see turn-links.ts), `waiting` (key of a block that is not packed yet → its raw file), `early` (id of an exchange →
+ * facts of it and later exchanges that wait for their turn in the index, see early-facts.ts).
  */
 import { chmodSync, existsSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { basename, dirname, extname, join } from 'node:path';
@@ -44,9 +44,9 @@ import { refuseHalfRestored } from '../restore-marker.ts';
 import { readCaptureKeys } from './capture-keys.ts';
 
 /**
- * Format number of new files. A reader refuses files with a higher number. 2: blocks may be in raw files. 3: blocks in
- * raw files may be in several pieces. 4: in a file without a key, summaries and tails may have checksums. 5: the last
- * block of summaries may have several rows (summary-table.ts).
+ * Format number of new files. A reader refuses files with a number above OFFLOADED_FORMAT. 2: blocks may be in raw
+ * files. 3: blocks in raw files may be in several pieces. 4: in a file without a key, summaries and tails may have
+ * checksums. 5: the last block of summaries may have several rows (summary-table.ts).
  */
 export const CAPTURE_FORMAT = 5;
 /** Format number of sealed files whose blocks are in a bucket (src/storage/offload/). */
@@ -308,7 +308,7 @@ export async function ensureCaptureFile(
 }
 
 /**
- * Creates a file with empty tables. It becomes a capture file when `meta` says so.
+ * Creates a file with empty tables. It becomes a capture file when the caller writes the format into `meta`.
  * @param dataKey encrypts the content; null: no encryption
  * @param noSync true: commits are not synced; the caller syncs the complete file
  * @param like a file with the same key, whose encrypted blocks are copied unchanged into the new file; null: no such

@@ -33,13 +33,14 @@ import type { DecodeExchange } from './stored-copy.ts';
 const INDEX_CACHE_BYTES = 16 << 20;
 
 /**
- * Minimum interval of index writes under load, in milliseconds. The first few appends write their index rows at once.
- * Each index write costs extra pages, so under load several appends share one. `tidySome` writes the remaining rows.
+ * Minimum interval of index writes under load, in milliseconds. After a pause, INDEX_WRITES_AT_ONCE appends write their
+ * index rows at once. Each index write costs extra pages, so under load several appends share one write. `tidySome`
+ * writes the remaining rows.
  */
 const INDEX_WRITE_MS = 100;
 const INDEX_WRITES_AT_ONCE = 10;
 
-/** The methods of the index that the code that fills it needs. */
+/** The part of the index that the writer uses. */
 type WriterIndex = Pick<
   ExchangeIndex,
   | 'first_id'
@@ -95,7 +96,10 @@ export class LiveFile implements WritePosition {
   #indexWritesAt = 0;
   readonly #newest = new NewestExchanges();
   readonly #isSealing: () => boolean;
-  /** While the file is replaced because it is sealed: the last exchange that lists show by the index. */
+  /**
+   * While a sealed file is replaced by a new one: the last exchange that lists read from the index of the old one.
+   * Otherwise null.
+   */
   #leftListed: number | null = null;
   #file: OpenedFile;
   #isOpen = true;
@@ -107,8 +111,8 @@ export class LiveFile implements WritePosition {
    * @param runHeaders the operator's headers that name runs; null: those recorded in the file
    * @param decode decodes exchanges while they are stored; null: they are only indexed later
    * @param tell called for each exchange that is indexed
-   * @param isSealing whether an earlier file is being sealed: until its index is complete, lists show nothing of this
-   *   file by the index
+   * @param isSealing whether an earlier file is being sealed: until the index of that file is complete, lists read
+   * nothing from the index of this file
    * @throws {import('./layout.ts').CaptureFileError}
    */
   constructor(
@@ -222,7 +226,8 @@ export class LiveFile implements WritePosition {
   }
 
   /**
-   * The last exchange that lists show by the index; null: they show all, or will soon.
+   * The id of the last exchange that lists read from the index: 0 while an earlier file is being sealed; null if the
+   * index has all exchanges, or will have them after the next write.
    * @param stored the last exchange in the stored index
    */
   #findListed(stored: number, lastId: number): number | null {

@@ -1,11 +1,12 @@
 /**
  * Writes the capture database: one writer, in the capture process. Exchanges arrive in batches and get the next ids.
- * When `append` resolves, the kernel has them, so they survive the end of the process; `flush` makes them survive a
- * power failure.
+ * When `append` resolves, the kernel has the exchanges of the batch, so they survive the end of the process. `flush`
+ * makes them survive a power failure.
  *
- * Calls run one after the other, in call order. A failed append has no effect: it uses no ids, and the same batch can
- * be appended again. After a failure the file is reopened before the next attempt, because LMDB refuses to continue
- * after some errors.
+ * Calls run one after the other, in call order. Appends continue while a file is sealed, erased from or rewritten, and
+ * during work with the bucket. An append that throws has no effect: it uses no ids, and the same batch can be appended
+ * again. After a failure the file is reopened before the next attempt, because LMDB refuses to continue after some
+ * errors.
  *
  * The log decides the order of work. `BatchEncoder` turns a batch into blocks, `LiveFile` is the live database,
  * `PackingQueue` lists the blocks that wait to be packed, and `SealedFiles` manages the sealed files.
@@ -54,15 +55,12 @@ import { describeSetApart } from './set-apart.ts';
 import type { DecodeExchange } from './stored-copy.ts';
 import { CaptureTextSources, markExchange } from './text-sources.ts';
 
-/**
- * After this many attempts of a batch that fails for a reason other than missing space, each exchange is stored
- * separately.
- */
+/** After this many attempts of a batch that fails although the storage works, each exchange is stored separately. */
 const BATCH_TRIES = 2;
 /**
  * If this share of the gateway's queue is in use, or this many appends wait while the next one is stored, the log is
- * behind: it reads no facts, and of the postponed work it only packs. If the queue is nearly full, packing has the
- * smallest share as well. The log's own time does not tell, because on a busy machine its thread waits for a core.
+ * behind. It then reads no facts for the index while it stores, and packs before it does other postponed work. The time
+ * that an append takes is no measure of this, because on a busy machine the log's thread also waits for a core.
  */
 const BEHIND = { queue_fill: 0.3, appends: 2 } as const;
 const NEARLY_FULL = 0.6;
@@ -73,7 +71,8 @@ const INDEX_BATCH = 256;
 /** Maximum time for which a flush indexes before it syncs. */
 const FLUSH_INDEX_MS = 200;
 /**
- * Maximum time for which a flush writes the full-text index. The waiting texts take less, unless the machine is busy.
+ * Maximum time for which a flush writes the full-text index. Writing the waiting texts takes less time, unless the
+ * machine is busy.
  */
 const FLUSH_TEXT_MS = 1_000;
 /**
@@ -81,19 +80,21 @@ const FLUSH_TEXT_MS = 1_000;
  * time is up.
  */
 const ROTATE_BACKLOG = 500;
-/** A longer backlog is not indexed before a rotation, because it would not become short enough in that time. */
+/** A longer backlog is not indexed before a rotation, because it would not become short enough in ROTATE_INDEX_MS. */
 const ROTATE_BACKLOG_MAX = 30_000;
 const ROTATE_SLICE_MS = 20;
 const ROTATE_INDEX_MS = 30_000;
-/** The largest share of one core for postponed work while a file is sealed, which takes part of a core, too. */
+/** The largest share of one core for postponed work while a file is sealed. Sealing takes part of a core, too. */
 const SHARE_BESIDE_SEALING = 0.25;
 /** Maximum time for which an erasure packs or indexes before other calls run. */
 const ERASE_SLICE_MS = 20;
-/** Raw blocks become at least this many times smaller when they are packed: 5 to 7 times with agents' traffic. */
+/**
+ * By estimate, packing makes raw blocks this many times smaller. Blocks of agents' traffic become 5 to 7 times smaller.
+ */
 const PACKING_RATIO = 4;
 /**
- * Maximum time for which a rotation indexes while new exchanges wait. Exchanges that are still missing are indexed when
- * the sealed file is compacted.
+ * Maximum time for which a rotation indexes while new exchanges wait. Exchanges that the index then still lacks are
+ * indexed when the sealed file is compacted.
  */
 const SEAL_INDEX_MS = 2_000;
 
@@ -217,7 +218,7 @@ export class CaptureLog {
   #tail: Promise<unknown> = Promise.resolve();
 
   /**
-   * Opens the log and finishes an interrupted rotation.
+   * Opens the log, and starts to finish an interrupted rotation.
    * @throws {import('./layout.ts').CaptureFileError} when the file exists but cannot be used
    */
   static async open(options: CaptureLogOptions): Promise<CaptureLog> {
@@ -341,8 +342,8 @@ export class CaptureLog {
   }
 
   /**
-   * Stores each exchange of a batch separately. An exchange that fails for a reason other than missing space is set
-   * apart.
+   * Stores each exchange of a batch separately. An exchange that fails although the storage works is set apart. If the
+   * storage fails, the exchanges that are left are not tried.
    */
   async #appendEach(batch: readonly CapturedExchange[]): Promise<AppendResult> {
     const setApart: SetApart[] = [];
@@ -509,6 +510,7 @@ export class CaptureLog {
   /**
    * Continues the full-text index.
    * @param isIdle whether no other work waits
+   * @returns the number of steps; 0 if nothing was left to do, or if it failed
    */
   #tidyText(budgetMs: number, isIdle: boolean): number {
     if (this.#text === null) return 0;
@@ -778,7 +780,7 @@ export class CaptureLog {
     }).catch(ignore);
   }
 
-  /** Whether indexing the rest would make new exchanges wait too long. */
+  /** Whether the index lacks so many exchanges that adding them would make new exchanges wait too long. */
   #isIndexBehind(): boolean {
     return this.#countUnindexed() > ROTATE_BACKLOG;
   }
@@ -806,8 +808,8 @@ export class CaptureLog {
   }
 
   /**
-   * Continues in a new file. @returns the old file, its last indexed exchange and its sync failure; null if it was
-   * empty, and stays
+   * Continues in a new file.
+   * @returns the old file, its last indexed exchange and its sync failure; null if the live file is empty and stays
    */
   async #beginFile(): Promise<{ moved: MovedFile; indexed: number; sync_failure: Error | null } | null> {
     await this.#makeReady();

@@ -253,7 +253,7 @@ function readRows(env: CaptureEnv): Row[] {
     const value = env.facts.get(NEWEST_KEY);
     return value === undefined ? [] : (JSON.parse(value.toString('utf8')) as Row[]);
   } catch {
-    // The row is damaged. It is only an addition to lists.
+    // The row is damaged. Until its exchanges are indexed, lists lack them.
     return [];
   }
 }

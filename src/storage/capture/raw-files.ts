@@ -2,8 +2,8 @@
  * Raw files: blocks stored uncompressed because exchanges arrive faster than they can be compressed. They wait in
  * separate files beside the database until they are packed into it. Where the system allows it, writes bypass the page
  * cache (O_DIRECT). On a virtual machine whose host provides memory page by page, adding a 4 KiB page to the page cache
- * takes up to 8 µs, and a direct write takes 0.25 µs. Direct writes also keep a burst of captured traffic from evicting
- * other files from memory.
+ * takes up to 8 µs. Writing the page directly takes 0.25 µs. Direct writes also keep a burst of captured traffic from
+ * evicting other files from memory.
  * `RawFiles` runs in the capture process, `readRawBlock` in every reader.
  *
  * The database records the location of each block (codec.ts). A block is written before the database commits, so every
@@ -44,14 +44,14 @@ export interface RawPlace {
 
 /** Alignment of memory addresses, file offsets and lengths that a direct write requires: one page. */
 const ALIGNMENT_BYTES = 4_096;
-/** Parts of at least this size are written in place; only their bytes outside whole pages are copied. */
+/** Parts of at least this size are not copied before they are written, except for their bytes outside whole pages. */
 const DIRECT_BYTES = 32 << 10;
 /** A write is due when this many bytes are gathered, or when this many of them are copied. */
 const WRITE_BYTES = 2 << 20;
 const COPIED_BYTES = 1 << 20;
 /** Maximum number of concurrent writes. A disk is faster when the next write is already queued. */
 const WRITES_MAX = 3;
-/** Larger blocks, and blocks that need more copying, go to the database instead. */
+/** Larger blocks, and blocks of which more bytes would have to be copied, go to the database instead. */
 const BLOCK_BYTES_MAX = 64 << 20;
 const BLOCK_COPIED_BYTES_MAX = 4 << 20;
 /** A file of this size accepts no more blocks. */
@@ -146,7 +146,7 @@ export class RawFiles {
     }
   }
 
-  /** Drops the buffers between two writes. */
+  /** Frees the memory that no write uses at the moment. */
   releaseSpare(): void {
     this.#spares.length = 0;
   }

@@ -21,7 +21,7 @@ export function rewriteOrderFile(db: string, kind: RewriteKind): OrderFile {
   return new OrderFile(db, SUFFIXES[kind]);
 }
 
-/** The order that exists, given or accepted; null: none. */
+/** Finds the kind of the order that exists, given or accepted; null if there is none. */
 export function findRewriteOrder(db: string): RewriteKind | null {
   return (['compact', 'rekey'] as const).find((kind) => rewriteOrderFile(db, kind).exists()) ?? null;
 }

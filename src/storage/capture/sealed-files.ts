@@ -76,8 +76,8 @@ export class SealedFiles {
   }
 
   /**
-   * How many exchanges the indexes of the files that are being sealed lack, and the last indexed one; null if the
-   * indexes are complete.
+   * How many exchanges the indexes of the files that are being sealed lack, and the last indexed exchange of the oldest
+   * of these files; null if the indexes are complete.
    */
   get index_behind(): { exchanges: number; indexed_id: number } | null {
     let exchanges = 0;

@@ -384,8 +384,8 @@ function makeTurn(
     is_labelled: false,
     keys: hashes.filter((text) => text !== undefined).map(keyOf),
     wants: entry === null ? WANTS_NOTHING : findWanted(entry, strength, keyOf),
-    // The prompt of a run is sketched only once, because the sketch of a long prompt takes longer than everything else
-    // here.
+    // The prompt of a run is sketched only once, because sketching a long prompt takes longer than all other work of
+    // linking a turn.
     sketch: found?.before.sketch ?? entry?.sketchSystem?.() ?? '',
     follows: found?.before.id ?? 0,
     strength,
@@ -393,7 +393,7 @@ function makeTurn(
   };
 }
 
-/** The keys of a turn that this one would continue. They are stored in case that turn is stored later. */
+/** The keys by which a turn that is stored late is found to be the one that this turn continues. */
 function findWanted(entry: LinkEntry, strength: LinkStrength, keyOf: (hash: string) => string): WantedKeys {
   const { conversation, last_answer_at: at = -1, last_answer_alone: alone } = entry;
   const hasHistory = conversation.length > 1;

@@ -202,7 +202,7 @@ export class Checkpoints {
   /**
    * Makes the first checkpoint before it returns. From then on, only commits after the last checkpoint are lost in a
    * power failure.
-   * @param path a file that this thread has open without syncs, and to which nothing was written yet
+   * @param path a file that this thread has open without syncs, and to which nothing was written since
    * @throws a file system error
    */
   constructor(path: string) {

@@ -285,7 +285,7 @@ export class Environment {
     return this.#reopening;
   }
 
-  /** Resolves when the file is closed, or at once while another user on this thread has it open. */
+  /** Ends one use of the file. Closes the file if this was the last use of it on this thread. */
   async close(): Promise<void> {
     const entry = opened.get(this.path);
     if (entry === undefined || entry.environment !== this) return;

@@ -151,12 +151,12 @@ export function manifestName(gateway: string): string {
   return `captures/${gateway}/manifest`;
 }
 
-/** The name of a part of a file without its blocks. */
+/** The object's name for a part of the file without its blocks. */
 export function indexName({ folder }: Pick<OffloadedFile, 'folder'>, at: number): string {
   return `${folder}/index-${at}`;
 }
 
-/** The name of a part of a segment. */
+/** The object's name for a part of a segment of the full-text index. */
 export function textName(
   { folder }: Pick<OffloadedFile, 'folder'>,
   firstId: number,

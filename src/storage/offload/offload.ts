@@ -1,16 +1,16 @@
 /**
  * Moves sealed capture files into a bucket, and restores them for an erasure. A file is sent in the next pass after it
- * was sealed. Its blocks are removed from the local disk when CAPTURE_LOCAL_KEEP allows it, after its packs and draft
- * were read back and compared. Attachments are removed from the disk when only files in the bucket refer to them. Each
- * pass can be repeated, and continues the work of an earlier process. Appends do not wait for a pass. Capture process,
- * command line.
+ * was sealed. Its blocks are removed from the local disk when CAPTURE_LOCAL_KEEP allows it, and only after the packs
+ * and the draft that were sent were read back and compared with the file. Attachments are removed from the disk when
+ * only files in the bucket refer to them. Each pass can be repeated, and continues the work of an earlier process.
+ * Appends do not wait for a pass. Capture process, command line.
  *
  * A file is moved in these steps: make the draft (the file without its blocks) under a temporary name; write the note;
  * rename the draft to its own name; send the packs and the draft; send the full-text segments; write the manifest;
  * compare the packs and the draft in the bucket with the file; rename the draft to the file's name. If the full-text
  * index does not have all exchanges of the file yet, the manifest is first written without the segments, and later
- * passes do the rest. The content of a file in the bucket is removed in these steps: write the note; write the manifest;
- * remove the objects.
+ * passes do the rest. The content of a file in the bucket is removed in these steps: write the note; write the
+ * manifest; remove the objects.
  */
 import { randomBytes } from 'node:crypto';
 import { existsSync, linkSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs';
@@ -142,7 +142,8 @@ export class Offload {
 
   /**
    * Runs a pass: sends files, removes objects, and moves or restores blocks, as far as due. A call during a pass waits
-   * for that pass. Does nothing while passes are paused, or while a deletion or a change of the key is ordered.
+   * for that pass. Does nothing while passes are paused, or while an erasure, a compaction or a change of the key is
+   * ordered.
    * @throws StoreError; a storage error
    */
   pass(host: OffloadHost): Promise<void> {
@@ -232,7 +233,10 @@ export class Offload {
     writeNote(this.#options.path, this.#note);
   }
 
-  /** Removes the entries of files with blocks on the disk that are being rewritten, or were sent and have no draft. */
+  /**
+   * Removes the note's entries of files that have their blocks on the disk, if the file is being rewritten, or was sent
+   * and has no draft any more. A later step of the pass sends these files again.
+   */
   #reconcile(): void {
     const files = new Map(this.#listFiles().map((file) => [`${file.first_id}-${file.last_id}`, file]));
     let hasChanged = false;
@@ -404,8 +408,8 @@ export class Offload {
   }
 
   /**
-   * Restores the files that an erasure or a change of the key will rewrite; called while passes are paused.
-   * `removeErased` removes the files' objects.
+   * Restores the files that an erasure or a rewrite will change. Call it while passes are paused, and call
+   * `removeErased` after the work.
    * @throws StoreError if the bucket cannot be read
    */
   async restoreErasing(

@@ -1,15 +1,16 @@
 /**
- * The writer's side of the full-text index of a capture database. Exchanges arrive with their texts while the
- * exchange index reads them, wait in memory, and are split into words in passes of `tidySome`. Exchanges that
- * arrived too fast, were stored before, or were in a damaged segment are read again from the capture files,
- * newest first. Capture process.
+ * The writer's side of the full-text index of a capture database. Exchanges arrive with their texts while the exchange
+ * index reads them, wait in memory, and are split into words in passes of `tidySome`. Exchanges that arrived too fast,
+ * were stored before, or were in a damaged segment are read again from the capture files, newest first. Capture
+ * process.
  *
- * A segment is made from one capture file. It is removed when that file is removed, when it is damaged, and when
- * it was merged into a larger one. After an erasure, segments with erased exchanges are written again or removed.
+ * A segment is made from one capture file. It is removed when the capture file is removed, when the segment is damaged,
+ * and when the segment was merged into a larger one. After an erasure, segments with erased exchanges are written again
+ * or removed.
  *
- * Bounds: QUEUE_CHARS waiting characters; further texts are read again later. The index may use INDEX_SHARE
- * of the capture files' bytes, or LEAST_BYTES if that is more. Beyond that, the oldest segments are removed,
- * and their exchanges count as not searched.
+ * Bounds: QUEUE_CHARS waiting characters; further texts are read again later. The index may use INDEX_SHARE of the
+ * capture files' bytes, or LEAST_BYTES if that is more. Beyond that, the oldest segments are removed, and their
+ * exchanges count as not searched.
  */
 import { mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -45,7 +46,7 @@ const WORDS_AT_ONCE = 512;
 const BACKFILL_EXCHANGES = 2_048;
 /** Higher levels of zstd take ten times as long and save 4 %. */
 const ZSTD_LEVEL = 3;
-/** Interval of counting the backlog. */
+/** Minimum interval between two counts of the exchanges that are not searchable. */
 const COUNT_MS = 1_000;
 const INDEX_SHARE = 0.1;
 const LEAST_BYTES = 32 << 20;
@@ -62,7 +63,7 @@ export interface TextExchange {
   /** Identifies its content. */
   mark: string;
   entry: TextEntry | null;
-  /** null: it cannot be read. */
+  /** null: the exchange cannot be read. */
   texts: ExchangeTexts | null;
 }
 
@@ -80,7 +81,10 @@ export interface TextSources {
   list(): TextSource[];
   /** Total bytes of the files. */
   bytes(): number;
-  /** An exchange of a readable file; a damaged one has no texts. null: it does not exist. */
+  /**
+   * Reads an exchange of a readable file; `texts` is null if the exchange is damaged.
+   * @returns null if it does not exist
+   */
   read(id: number): TextExchange | null;
   /** Identifies the content of an exchange; null if unknown. */
   markOf(id: number): string | null;
@@ -223,7 +227,7 @@ export class TextIndex {
   }
 
   /**
-   * Removes exchanges that were erased, one segment after the other. Until the end, nothing else is written.
+   * Removes exchanges that were erased, one segment after the other. Until the generator ends, nothing else is written.
    * @param runIds of the erased exchanges
    * @param isPartial whether some of these runs have other exchanges. Those exchanges repeat messages that the index
    *   has only for erased exchanges, so the segments are removed and built again
@@ -283,7 +287,7 @@ export class TextIndex {
   }
 
   /**
-   * Works for about this long.
+   * Continues the index, for about this many milliseconds.
    * @param isIdle no other work waits, so collected exchanges are written immediately
    * @returns the number of steps; 0 if nothing is left to do
    * @throws a file system error
@@ -300,7 +304,7 @@ export class TextIndex {
     return done;
   }
 
-  /** Writes accepted exchanges, for about this long. @throws a file system error */
+  /** Writes accepted exchanges, for about this many milliseconds. @throws a file system error */
   flush(budgetMs: number): void {
     if (this.#isErasing) return;
     const until = performance.now() + budgetMs;
