@@ -183,7 +183,7 @@ function awaitEnd(options: ErasureOptions, progress: ErasureProgress, holder: st
   });
 }
 
-/** Carries out the order itself, because the writing process ended before it had done so. */
+/** Carries out the order in this process, because the writing process ended before it had carried it out. */
 async function finishAlone({ capture_db: path, data_key, decode }: ErasureOptions): Promise<void> {
   const log = await CaptureLog.open({ path, redact: true, decode, data_key, has_text_index: true });
   try {

@@ -137,7 +137,7 @@ async function carryOut(
   }
 }
 
-/** Carries out the order here, because no other process writes. */
+/** Carries out the order in this process, because no other process writes. */
 async function carryOutAlone(options: RewriteOptions, kind: RewriteKind): Promise<void> {
   const { capture_db: path, data_key, decode } = options;
   const log = await CaptureLog.open({ path, redact: true, decode, data_key, has_text_index: true });

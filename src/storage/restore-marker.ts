@@ -9,7 +9,10 @@ import { syncFolder } from '../std/folder.ts';
 
 const FORMAT = 'understudy_restore_v1';
 
-/** The restored backup and its destination. The reader of the file list checks it. */
+/**
+ * The files of the restored backup, and its destination. `readMarker` checks only `format`, so check `files` before
+ * use.
+ */
 interface RestoreMarker {
   format: typeof FORMAT;
   data_dir: string;

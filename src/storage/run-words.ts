@@ -267,7 +267,7 @@ export class StoredRunWords {
   readonly changes = new ChangedIds();
 
   /**
-   * @param paths databases that may be missing; of several marks of a run, the first one counts
+   * @param paths databases that may be missing; if several of them have marks of a run, those of the first one count
    */
   constructor(paths: readonly DatabasePaths[], speaks: SpeaksOfCaptures) {
     this.#folders = paths.map((folder) => new FolderWords(folder, speaks, this.changes));
@@ -302,7 +302,8 @@ export class StoredRunWords {
   }
 
   /**
-   * Reads the marks and the new reported runs, for the functions below.
+   * Reads the marks and the new reported runs. `reported`, `reportedOf`, `allReportedOf` and `marksOf` return what was
+   * read.
    * @returns whether there is more to read
    * @throws RunWordsError
    */

@@ -28,7 +28,8 @@ export class TableExperiments implements Experiments {
 
   *listProjects(org_id: string, id: string, only: string | null): Iterable<string> {
     const prefix = only === null ? [org_id, id] : [org_id, id, only];
-    // The last part is greater than that of any stored key, so this key sorts after all keys of the project.
+    // A key with `project_id` and a zero byte sorts after all keys of the project, so a search from there finds the
+    // next project.
     for (let after: RowKey | null = null; ; ) {
       const range: RowRange = { prefix, limit: 1, ...(after === null ? {} : { after }) };
       const [first] = [...this.#tables.range(RUNS_BY_EXPERIMENT, range)];

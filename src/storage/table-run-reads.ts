@@ -23,7 +23,7 @@ import type { Tables } from './tables.ts';
 type RunTables = Pick<Tables, 'get' | 'range' | 'snapshot'>;
 
 export class TableRunReads implements RunReads {
-  /** The totals are not stored here, because it takes less time to ask the actors for them. */
+  /** null: these tables have no totals, because it takes less time to ask the runs' actors for them. */
   readonly listTotals = null;
   readonly #tables: RunTables;
 

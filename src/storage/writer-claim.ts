@@ -28,7 +28,7 @@ export interface WriterClaimOptions {
   patience_ms: number;
   /** Ends the wait. If it is aborted before the claim is taken, the claim is not taken. */
   signal?: AbortSignal | undefined;
-  /** Called once if the caller has to wait. `holder` identifies the process. */
+  /** Called once if the caller waits for a process that is ending. `holder` identifies that process. */
   onWait?: (holder: string) => void;
 }
 
@@ -44,13 +44,10 @@ export class WriterClaimedError extends Error {
   }
 }
 
-/** Interval for asking a holder that is ending. */
+/** Interval between two questions to the holder. */
 const ASK_AGAIN_MS = 100;
 const ANSWER_MS = 1_000;
-/**
- * A holder that does not answer within this time counts as not ending: it is busy. If it has ended meanwhile, the
- * next question shows that.
- */
+/** A holder that has not answered for this long counts as running. */
 const SILENCE_MS = 3_000;
 /** Maximum length of an answer such as `123 running\n`. */
 const ANSWER_CHARACTERS = 32;

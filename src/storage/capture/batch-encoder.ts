@@ -130,8 +130,8 @@ export class BatchEncoder {
 
 /**
  * Reads what the index needs from the bodies while they are in memory. Later they would have to be decompressed.
- * Exchanges are first encoded and then read, many at once, because the processor is slower if it changes between both
- * for every exchange.
+ * Exchanges are first encoded and then read, many at once, because the processor is slower if it alternates between
+ * encoding and reading for every exchange.
  */
 class BatchFacts {
   readonly read: ExchangeFacts[] = [];

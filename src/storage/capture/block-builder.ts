@@ -46,7 +46,7 @@ export interface WritePosition {
 /** The methods of `RawFiles` that a builder needs. */
 export interface RawStage {
   /**
-   * Copies a block into memory, from which it is written to a raw file.
+   * Gathers a block for the next write to a raw file.
    * @returns null if the block is too large
    * @throws the storage's error
    */

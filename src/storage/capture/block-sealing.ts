@@ -11,7 +11,7 @@ const SEALED = 0x40;
 const COUNT_AT = 5;
 const TABLE = 'blocks';
 
-/** Encrypts a block; returns the block itself without a sealing. @param key the block's key in its table */
+/** Encrypts a block; returns the block itself if `sealing` is null. @param key the block's key in its table */
 export function closeBlock(block: Buffer, key: number, sealing: FileSealing | null): Buffer {
   if (sealing === null) return block;
   let end = COUNT_AT;
@@ -25,7 +25,7 @@ export function closeBlock(block: Buffer, key: number, sealing: FileSealing | nu
 }
 
 /**
- * Decrypts a block; returns the block itself without a sealing.
+ * Decrypts a block; returns the block itself if `sealing` is null.
  * @throws SealError if the block is damaged, unencrypted in an encrypted file, or encrypted in an unencrypted file
  */
 export function openBlock(block: Buffer, key: number, sealing: FileSealing | null): Buffer {

@@ -25,7 +25,8 @@ const LMDB_WORDS = /^(?:Error: )?MDB_(?:CORRUPTED|PAGE_NOTFOUND|INVALID)\b/;
 /**
  * Whether an error while opening or writing a capture file means that its content is damaged. A full disk, a file of
  * another program or of a newer version is not damage.
- * @param isOurs the file is known to have been a capture database
+ * @param isOurs whether the file is known to have been a capture database: it then counts as damaged, too, if it is cut
+ * off or no longer a capture database
  */
 export function isDamage(error: unknown, isOurs: boolean): boolean {
   if (!(error instanceof Error)) return false;
@@ -56,7 +57,7 @@ export function setLiveAside(path: string, now: Date): string | null {
   return existsSync(path) ? setAside(path, path, now) : null;
 }
 
-/** Renames all files that were about to be sealed, in the same way. */
+/** Renames all files that were about to be sealed, like `setLiveAside`. @returns the new paths */
 export function setSealingAside(path: string, now: Date): string[] {
   return listSealed(path).flatMap((file) => (file.sealing ? [setAside(file.path, path, now)] : []));
 }

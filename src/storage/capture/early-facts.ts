@@ -13,10 +13,10 @@ import type { ValueTable } from '../lmdb/sealed-table.ts';
 import type { ExchangeFacts, LinkEntry } from './exchange-facts.ts';
 import type { ExchangeSummary } from './record.ts';
 
-/** Raise it when the rows change. Rows of another version are ignored. */
+/** Raise it when the format of the rows changes. Rows of another version are ignored. */
 const VERSION = 1;
 const EARLY_BYTES = 256 << 20;
-/** Maximum of one row; a longer conversation still gets its own row. */
+/** A row ends with the exchange with which it reaches one of these numbers. */
 const ROW_EXCHANGES = 64;
 const ROW_HASHES = 16_384;
 /** Rows are written while exchanges arrive too fast. */

@@ -19,7 +19,7 @@ const orderSchema = z.object({
   followers: z.array(z.int().positive()),
   /** The runs of the erased exchanges. */
   run_ids: z.array(z.string()),
-  /** Whether one of these runs keeps exchanges. */
+  /** Whether one of the runs in `run_ids` also has exchanges that stay. */
   is_partial: z.boolean(),
   /** SHA-256 of attachments that only erased exchanges had, among the exchanges up to `last_id`. */
   attachments: z.array(z.string().regex(/^[0-9a-f]{64}$/)),

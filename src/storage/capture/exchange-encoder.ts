@@ -24,8 +24,8 @@ const BASE_CACHE_BYTES = 64 << 20;
 const RESPONSE_BASE_BYTES_MAX = 256 << 10;
 
 /**
- * Maximum length of a chain of bases. The exchange after that is stored against the first exchange of the chain, or
- * without a base (a keyframe).
+ * Maximum length of a chain of bases. An exchange that would make a chain longer is stored against the first exchange
+ * of the chain, or without a base (a keyframe).
  */
 const MAX_DEPTH = 48;
 /**
@@ -89,7 +89,7 @@ export class ExchangeEncoder {
   }
 
   /**
-   * Encodes a block of one exchange, with its base as dictionary.
+   * Encodes a block of one exchange. Its base is the dictionary, if it has one.
    * @throws the storage's error
    */
   encodeAlone(prepared: PreparedExchange, id: number): EncodedExchange & { block: Buffer } {

@@ -1,6 +1,7 @@
 /**
- * Erases exchanges from one open capture file, in transactions of a few exchanges each. Only exchanges that are erased,
- * or were stored against erased ones, are written again; the rest of the file is searched for such exchanges.
+ * Erases exchanges from one open capture file, in transactions of a few exchanges each. Only blocks that change are
+ * written again. To find the exchanges that were stored against erased ones, the file is read from the first erased
+ * exchange on.
  *
  * Ids must have no gaps, so an erased exchange is replaced by an empty exchange with its time. A conversation is stored
  * as differences: an exchange whose base is erased is stored again relative to the nearest earlier exchange that stays,
@@ -220,7 +221,7 @@ export class FileErasure {
   }
 
   /**
-   * Erases the last of the exchanges that are left. Call `findDependents` and write the index before.
+   * Erases the last exchanges that are left, at most ERASED_AT_ONCE. Call `findDependents` and write the index before.
    * @param nextPiece number of the next free piece
    * @returns the number of the next free piece afterwards; null: no exchange was left
    * @throws CaptureFileError if a block with an erased exchange is damaged; the storage's error

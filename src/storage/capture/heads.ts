@@ -48,14 +48,15 @@ interface RequestHeaders {
   sign: string | null;
 }
 
-/** A request of a form, and its results, which later requests of the form use. */
+/** A request and its masked head, which later requests of the same form reuse. */
 interface RequestHead {
   exchange: CapturedExchange;
   secrets: SecretSet;
   meta: HeadMeta;
   /**
-   * For further requests of the form: the JSON of `meta.headers`, split at the values that vary. null if masking may
-   * depend on one of those values: then each request is masked separately.
+   * For further requests of the form: the JSON of `meta.headers`, split at the values that vary. null if a value was
+   * masked because of its content, or if masking may depend on a value that varies. Each request is then masked
+   * separately.
    */
   pieces: readonly string[] | null;
   type: string | null;
@@ -340,7 +341,7 @@ function completeHead(
   };
 }
 
-/** Longer texts are not checked by `isFreeOf`. */
+/** For longer texts, `isFreeOf` returns false without a check. */
 const SCRATCH_BYTES = 8_192;
 const scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES);
 

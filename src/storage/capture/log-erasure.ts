@@ -65,7 +65,7 @@ interface ErasableLog {
   reopenLive(): Promise<void>;
   /** Restores those files with blocks in a bucket that `isMeant` selects. @throws StoreError */
   restoreOffloaded(isMeant: (file: SealedFile) => Promise<boolean>): Promise<void>;
-  /** Removes the content of those files from the bucket. @throws StoreError */
+  /** Removes the content of the files that `restoreOffloaded` has selected from the bucket. @throws StoreError */
   removeErasedObjects(): Promise<void>;
 }
 

@@ -1,9 +1,9 @@
 /**
  * Carries out an order to write capture files again (rewrite-order.ts) while exchanges are stored: to give unused space
- * back, or to change the data key. The live file is sealed first. Then each sealed file is copied, and the copy
- * replaces the file, so that files can be read at any time. Files that need no change are skipped, so an interrupted
- * order continues with the remaining files. Runs in the capture process, and on the command line while no other process
- * writes.
+ * back, or to change the data key. The live file is sealed first if it needs the change. Then each sealed file that
+ * needs the change is copied, and the copy replaces the file, so that files can be read at any time. An interrupted
+ * order continues with the files that still need the change. Runs in the capture process, and on the command line while
+ * no other process writes.
  *
  * During a change of the key, each attachment has two files, because its name depends on the key. The files of the old
  * key stay until `understudy rekey` has changed the other databases, too.

@@ -7,8 +7,8 @@ import type { TidyBacklog } from './packing-share.ts';
 import type { WaitingBlock } from './repacking.ts';
 
 /**
- * Maximum number and bytes of the raw blocks that wait to be packed: about 40 MB of memory. Under a load that fills
- * them, blocks have 64 KiB or more. Further blocks are compressed at once.
+ * Maximum number and bytes of the raw blocks that wait to be packed: about 40 MB of memory. Under a load that reaches
+ * these bounds, blocks have 64 KiB or more. Further blocks are compressed at once.
  */
 const RAW_BLOCKS_MAX = 2 ** 19;
 const RAW_BLOCKS_BYTES_MAX = 2 ** 35;
@@ -82,7 +82,7 @@ export class PackingQueue {
     return done;
   }
 
-  /** To be called when everything packed so far is synced. @returns the raw file to release for each packed block */
+  /** Call it when everything packed so far is synced. @returns the raw file to release for each packed block */
   takeReleased(): number[] {
     return this.#packedFrom.splice(0);
   }

@@ -167,7 +167,7 @@ export class Preparer {
   }
 
   /**
-   * A request's stored body; empty if it is withheld.
+   * Makes the stored body of a request; empty if the body is withheld.
    * @param base an earlier body that was edited with the same secrets; null: none
    * @param prefix length of the common beginning
    */
@@ -189,8 +189,8 @@ export class Preparer {
   }
 
   /**
-   * A response's stored body. If the response repeats credentials of the request, they are masked even if `redact` is
-   * false, except in a compressed body.
+   * Makes the stored body of a response; empty if the body is withheld. If the response repeats credentials of the
+   * request, they are masked even if `redact` is false, except in a compressed body.
    */
   editResponse(prepared: PreparedExchange, base: PreparedBody | null, prefix: number): PreparedBody {
     if (prepared.response_withheld !== null) return plainBody(NO_BODY);

@@ -42,7 +42,10 @@ export class ReadCache {
    */
   #large: Entry | null = null;
 
-  /** @param maxBytes bound of all entries; a block that takes more than half of it is only kept until the next one */
+  /**
+   * @param maxBytes bound of all entries; a block that takes more than half of it is only kept until the next such
+   * block
+   */
   constructor(maxBytes: number) {
     this.#max = maxBytes;
     announceSpare(this);

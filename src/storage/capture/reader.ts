@@ -126,7 +126,7 @@ export class CaptureReader {
   }
 
   /**
-   * Records without headers, in id order; fast for thousands of indexed exchanges.
+   * Yields summaries (records without headers), in id order; fast for thousands of indexed exchanges.
    * @throws {import('./layout.ts').CaptureFileError} damaged
    */
   *summaries({ run_id, from_id = 1 }: ExchangeFilter = {}): Generator<ExchangeSummary> {
@@ -142,7 +142,7 @@ export class CaptureReader {
     }
   }
 
-  /** Reads the summaries of the ids from `from` to `to`. @returns them, and the id from which to read next */
+  /** Reads the summaries of the ids from `from` to `to`. @returns the summaries, and the id from which to read next */
   #readSummaries(
     from: number,
     to: number,
@@ -189,7 +189,7 @@ export class CaptureReader {
     return told;
   }
 
-  /** What the writer tells of the newest exchanges, ascending by id; empty if its index lacks none. Cheap. */
+  /** Reads the writer's list of the newest exchanges, ascending by id; empty if the index has all exchanges. Cheap. */
   newest(): NewestExchange[] {
     return this.#read(() => readNewest(this.#env));
   }
@@ -199,7 +199,7 @@ export class CaptureReader {
     return this.#read(() => this.#table.readMoves(after));
   }
 
-  /** Records in id order. @throws {import('./layout.ts').CaptureFileError} damaged */
+  /** Yields records, in id order. @throws {import('./layout.ts').CaptureFileError} damaged */
   *exchanges(filter: ExchangeFilter = {}): Generator<ExchangeRecord> {
     for (const summary of this.summaries(filter)) {
       const record = this.exchange(summary.id);

@@ -183,7 +183,7 @@ export class RunIndex {
     return this.#check(value);
   }
 
-  /** The figures stored under that exchange. @throws RunIndexDamage */
+  /** The figures whose first exchange is `from_id`; undefined if there are none. @throws RunIndexDamage */
   figures(from_id: number): Buffer | undefined {
     const value = this.#read(() => this.#figures.get(from_id));
     return value === undefined ? undefined : this.#check(value);

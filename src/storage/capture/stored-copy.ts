@@ -44,14 +44,16 @@ export interface DecodedEntry extends ExchangeEntry {
    * finished answer.
    */
   answered?: string | null;
-  /** Such a hash made of the id of the provider's conversation or of the answer; null if the provider keeps neither. */
-  answered_id?: string | null;
   /**
-   * Hash of the answer alone; hash of the last answer in the request; index of the prefix that ends with the last
-   * answer.
+   * A hash for the same purpose, made of the provider's id of the conversation or of the answer; null if the provider
+   * stores neither.
    */
+  answered_id?: string | null;
+  /** Hash of the answer alone. */
   answer_alone?: string | null;
+  /** Hash of the last answer in the request alone. */
   last_answer_alone?: string | null;
+  /** Index in `conversation` of the prefix that ends with the last answer. */
   last_answer_at?: number;
   /** Returns the kind of side call, or null. `offersTools`: whether the client always offers tools to its model. */
   findSideCall?: (offersTools: boolean) => SideKind | null;

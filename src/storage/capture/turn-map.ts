@@ -48,8 +48,8 @@ export interface Turn extends TurnPlace {
   /** Set if the exchange is in an earlier file. */
   run_id: string | null;
   /**
-   * The turn's run, cached while the index is open, because reading it from the summary takes longer than everything
-   * else.
+   * The turn's run, cached while the index is open, because reading it from the summary takes longer than all other
+   * work on a turn.
    */
   known_run: string | null;
   /** Whether its own headers name its run. */

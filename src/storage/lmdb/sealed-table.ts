@@ -235,7 +235,8 @@ export function readKeyId(root: AnyRoot): string | null {
 }
 
 /**
- * The codec of a store of DATA_DIR: values are encrypted with a key, or have checksums if the file says so.
+ * Chooses the codec of a file: values are encrypted if there is a key, and otherwise have checksums if the file says
+ * so.
  * @returns null for a file of an earlier version, which has neither
  * @throws DataKeyError with one line if file and key do not match
  */

@@ -31,8 +31,8 @@ export function viewPath(dataDir: string): string {
 }
 
 /**
- * The paths for readers of rows about runs. On a box that shares its rows, both are the path of its view, which has all
- * rows.
+ * The paths for readers of rows about runs. On a box that shares its rows, both are the path of its view, which
+ * contains these rows.
  */
 export function wordPaths(dataDir: string, dataKey: Uint8Array | null): DatabasePaths {
   const own = databasePaths(dataDir, dataKey);

@@ -247,7 +247,7 @@ class Recorder implements TableTransaction {
     this.#change(encodeRow(write));
   }
 
-  /** @throws StaleActorError if the actor's history has continued without its writer */
+  /** Writes to an actor's history. @throws StaleActorError if the history has continued without its writer */
   writeJournal(write: JournalWrite): void {
     if (write.type === 'event') this.#checkNext(write);
     else if (write.type === 'snapshot') this.#checkLast(write);

@@ -1,8 +1,9 @@
 /**
  * Presents the captures that were gathered from a bucket as one database: the files of all gateways in the order in
  * which they were fetched, with local ids. A run that a client named is one run, even if several gateways captured it.
- * If a gateway named a run after its first exchange, the run is named here after the local id of that exchange, or after
- * its id and the gateway if the exchange was never fetched. Capture reader; synchronous, read-only.
+ * If a gateway named a run after its first exchange, the run gets a name here with the local id of that exchange. If
+ * the exchange was never fetched, the name consists of the gateway's name for the run and the gateway. Capture reader;
+ * synchronous, read-only.
  *
  * Memory: 200 bytes for each file, and up to OPEN_CAPTURE_FILES readers with bounded caches.
  */

@@ -51,7 +51,7 @@ interface DraftOptions {
   draft: string;
   folder: string;
   data_key: Uint8Array | null;
-  /** Throws to stop. */
+  /** Called between batches of rows. It throws to stop the work. */
   check: () => void;
 }
 

@@ -18,7 +18,7 @@ export class Blobs {
   readonly #objects: SealedObjects;
   /** For each file of the last point, by path: a stamp of its state at that time, and its entry. */
   #known = new Map<string, { stamp: string; entry: PointFile }>();
-  /** Attachments that are in the place. */
+  /** Attachments that are in the place; null: the place was not listed yet. */
   #attachments: Set<string> | null = null;
   /**
    * The attachments of the last point, in the order in which they were found, so that later lists differ only at the

@@ -2,7 +2,7 @@
  * Reads the pages of a file while other processes write to it. Command line.
  * A database is read as of one moment: a read transaction keeps LMDB from reusing the pages of the newest head, and
  * only pages that the trees of that head use are read. All other bytes count as zeros, so a copy contains no deleted
- * content. Other files are read as they are at each moment.
+ * content. Other files may change while they are read.
  */
 import { closeSync, constants, fstatSync, openSync, readSync, statSync } from 'node:fs';
 import { setImmediate as nextTick } from 'node:timers/promises';

@@ -1,6 +1,6 @@
 /**
- * Moves all rows into the shared database of several boxes, and reads all rows out of it. No box may run during either.
- * A move into the database is one transaction, in which each portion is read back and compared. Command line.
+ * Moves all rows into the shared database of several boxes, and reads all rows out of it. No box may run meanwhile. A
+ * move into the database is one transaction, in which each portion is read back and compared. Command line.
  */
 import { randomUUID } from 'node:crypto';
 import type { Client } from 'pg';
@@ -75,7 +75,8 @@ export interface MoveWatch {
 /**
  * Writes all rows into a database, which must have no rows if a main database is moved.
  * @param text the address; its user owns the tables
- * @param key encrypts the values; null: no encryption @returns digests of the stored rows, by table
+ * @param key encrypts the values; null: no encryption
+ * @returns digests of the stored rows, by table
  * @throws TruthRefusedError, TruthUnavailableError; an error that reading the source throws
  */
 export async function fillDatabase(

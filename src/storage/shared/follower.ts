@@ -78,7 +78,10 @@ export class Follower implements Committer {
   #currentAtMs = Number.NEGATIVE_INFINITY;
   #tidiedAtMs = performance.now();
   #readers = new Set<() => void>();
-  /** Ends with the follower. The first connection is not part of it, so that hints cannot begin a second one. */
+  /**
+   * Resolves when the follower has ended. The first connection is made before it begins, so that a hint cannot begin a
+   * second one.
+   */
   #running: Promise<void> = Promise.resolve();
 
   /**
@@ -146,7 +149,7 @@ export class Follower implements Committer {
 
   /**
    * Waits until the view shows a position that the caller has seen elsewhere.
-   * @returns false on a timeout
+   * @returns whether the view shows it; false after `within_ms` milliseconds
    */
   async reach(position: number, within_ms: number): Promise<boolean> {
     if (this.position >= position) return true;

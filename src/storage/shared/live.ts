@@ -66,7 +66,7 @@ export interface LiveSession extends RatesSession {
   /**
    * Stores the batches of organizations whose events are stored, with the next ids, and drops the others.
    * @param batches each organization once
-   * @throws TruthUnavailableError: it may or may not be stored
+   * @throws TruthUnavailableError: each batch may or may not be stored
    */
   write(batches: readonly LiveBatch[]): Promise<void>;
   /**

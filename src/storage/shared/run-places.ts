@@ -42,7 +42,7 @@ export type RunRowPlace = 'followed' | 'queried' | 'counted' | 'own';
 const FOLLOWED_TABLES: ReadonlySet<string> = new Set(FOLLOWED.map(databaseOf));
 /** Kind of the actors in `runs.mdb` whose events belong to one box (actors/live-hub/). */
 const OWN_KIND = 'live-hub';
-/** The progress of listing earlier runs, which is in a table of several listings. */
+/** The keys of those rows of the table `listings` that have the progress of listing earlier runs. */
 const LISTED = new Set([RUN_LISTS, RUN_OUTCOMES].map((list) => encodeRowKey([list]).toString('latin1')));
 
 /**

@@ -88,7 +88,7 @@ export class RunsSender implements RunsStore {
   #running: Promise<void> = Promise.resolve();
 
   /**
-   * Connects.
+   * Connects to the database, and starts to send.
    * @throws TruthUnavailableError, TruthRefusedError
    */
   static async start(

@@ -24,8 +24,8 @@ const SETUP_CHARS = 1 << 18;
 /** The parts of a decoded exchange that the index needs. */
 export interface TextEntry {
   /**
-   * Fingerprints of the beginnings of its conversation, one for each message, after those of an earlier
-   * answer.
+   * Fingerprints of the beginnings of its conversation, one for each message. If the request continues an answer that
+   * the provider keeps, a fingerprint of that answer's id comes first.
    */
   conversation: readonly string[];
   /** The fingerprint of the request with its answer. */
@@ -39,7 +39,7 @@ export class KnownMessages {
    */
   readonly #known = new RecentMap<string, number>(KNOWN_BEGINNINGS);
 
-  /** The latest first. */
+  /** The setups whose marks are remembered, the latest first. */
   #setups: { texts: readonly PlacedText[]; mark: number }[] = [];
 
   /**

@@ -55,7 +55,7 @@ class RunNumbers {
 
 /** A segment whose exchanges have the ids from `first_id` to `last_id` for the searching code. */
 export interface PlacedSegment extends SegmentFile {
-  /** Difference between the id of an exchange here and its id in the segment. */
+  /** The id of an exchange for the searching code, minus its id in the segment. */
   shift: number;
 }
 
@@ -141,7 +141,7 @@ export class TextSearch {
     }
   }
 
-  /** The runs of the exchanges in an exchange's block. @throws SegmentDamage */
+  /** Reads the keys of the runs of all exchanges in the block that contains `id`. @throws SegmentDamage */
   #listRuns(reader: SegmentReader, shift: number, id: number): readonly number[] {
     const { first_id, keys } = reader.runsFrom(id);
     if (typeof this.#places === 'string') return keys;
@@ -170,7 +170,7 @@ export class TextSearch {
     }
   }
 
-  /** Informs the writer, which rebuilds the segment. */
+  /** Marks a segment as damaged, so that the writer rebuilds it. */
   #setAside({ path }: SegmentFile): void {
     this.#open.get(path)?.reader.close();
     this.#open.delete(path);
