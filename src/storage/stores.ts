@@ -8,8 +8,8 @@ export interface TableStores extends Stores {
   main: Tables;
   /**
    * `runs.mdb`: acknowledged changes survive the end of the process, also a kill. Runs, their steps, usage: rows that
-   * every step writes. Syncing the disk would take many times as long as the step. On a box that shares its rows it is
-   * `main`, which has the rows of the lists.
+   * every step writes. Syncing the disk would take many times as long as the step. On a box that shares its rows,
+   * `runs` is `main`, which has the rows of the lists.
    */
   runs: Tables;
 }

@@ -37,8 +37,8 @@ export class TableFindingReads implements FindingReads {
     const found: CodebaseFacts[] = [];
     let looked = 0;
     let last: [string, number] | null = null;
-    // A key sorts before all keys that extend it. So after a key with a further part, reading continues with the
-    // findings of this code base.
+    // Keys are read backwards, and a key sorts before all keys that extend it. So if the last page ended within a code
+    // base, reading begins after a longer key, and the row of that code base is read again.
     const start = after === null ? null : after[1] === 0 ? [org_id, after[0]] : [org_id, after[0], 0];
     const hides = hidden !== undefined && hidden.size > 0;
     const isCounted = project_id === null && !hides;

@@ -11,7 +11,10 @@ import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promi
  */
 const SHARE = 0.5;
 const BEHIND_SHARE = 0.1;
-/** For this time after an append that found the log behind, the log counts as behind if no other append follows. */
+/**
+ * The log counts as behind for this long after an append that found it behind, unless a later append finds it up to
+ * date.
+ */
 const BEHIND_MS = 1_000;
 /** Maximum length of a pause. The limit ensures that sealing ends under any load. */
 const PAUSE_MAX_MS = 500;
@@ -59,7 +62,7 @@ export class AppendLoad {
   }
 
   /**
-   * Lets the thread handle messages that have arrived. If there were appends since the last pause, then pauses in
+   * Lets the thread handle messages that have arrived. If an append came since the last pause, afterwards pauses in
    * proportion to the work since that pause.
    * @param tookMs time of the work since the last call, ms
    */

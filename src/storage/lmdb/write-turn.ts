@@ -1,7 +1,8 @@
 /**
  * Shared memory that says which thread of the process is writing acknowledged commits to a database. LMDB allows one
  * writer at a time, and a thread that waits for its lock is blocked. Acknowledged commits can wait, so their thread
- * first checks here whether another one writes. This is only a hint; LMDB has the real lock. Any thread with actors.
+ * first checks in this memory whether another one writes. This is only a hint; LMDB has the real lock. Any thread with
+ * actors.
  */
 const FREE = 0;
 

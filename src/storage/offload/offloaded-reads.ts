@@ -1,8 +1,9 @@
 /**
  * Reads blocks and attachments of a file whose content is in a bucket: from packs in the cache folder, or from the
  * bucket if a pack is not cached. Readers are synchronous, so a call blocks until the bucket has answered. After a
- * failure, further fetches fail at once for a time. Any thread. The capture process forbids fetching, so it never waits
- * for the bucket. Nor do lists: the capture reader forbids fetching while it reads a list.
+ * failure, further fetches fail at once for DOWN_MS. Any thread. The capture process forbids fetching, so it never
+ * waits for the bucket. Lists never wait for it either, because the capture reader forbids fetching while it reads a
+ * list.
  */
 import { closeSync, constants, openSync, readSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';

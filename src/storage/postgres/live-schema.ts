@@ -46,7 +46,7 @@ CREATE TABLE understudy.live_reserved (
   reserved_to bigint NOT NULL
 );
 
--- Says that a box lives. Returns the number of boxes that do.
+-- Records that a box lives. Returns the number of boxes that live.
 CREATE FUNCTION understudy.beat(a_box uuid) RETURNS int
 LANGUAGE sql ${FUNCTION} AS $$
   INSERT INTO understudy.pulses VALUES (a_box, clock_timestamp())
@@ -68,7 +68,7 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
 $$;
 REVOKE EXECUTE ON FUNCTION understudy.live_reserve FROM PUBLIC;
 
--- Says that these organizations have readers. If events may have been dropped before, an id stands for them.
+-- Records that these organizations have readers. If events may have been dropped before, one id is used for all of them.
 CREATE FUNCTION understudy.live_want(orgs text[]) RETURNS SETOF understudy.live_heads
 LANGUAGE plpgsql ${FUNCTION} AS $$
 DECLARE
@@ -94,16 +94,16 @@ BEGIN
   RETURN QUERY SELECT h.* FROM understudy.live_heads h WHERE h.org = ANY (orgs);
 END $$;
 
--- Those of the organizations whose events are wanted.
+-- Returns those of the organizations whose events are stored, because they have or had readers.
 CREATE FUNCTION understudy.live_wanted(orgs text[]) RETURNS text[]
 LANGUAGE sql STABLE ${FUNCTION} AS $$
   SELECT coalesce(array_agg(h.org), '{}') FROM understudy.live_heads h
   WHERE h.org = ANY (orgs) AND h.wanted_until > now()
 $$;
 
--- Stores events in their order, each organization's with the ids that follow. The lock on the row of live_heads lasts until the
--- commit, so no event appears after one with a higher id. An event '' removes those that it names; an id stands for
--- the lost events of each organization in lost.
+-- Stores events in their order, each organization's with its next ids. The lock on the row of live_heads lasts until the
+-- commit, so no event appears after one with a higher id. An event with the name '' removes the events that it
+-- describes. For each organization in lost, one id is used for all of its lost events.
 CREATE FUNCTION understudy.live_write(
   e_org text[], e_name text[], e_project text[], e_run text[], e_at_ms bigint[], e_data bytea[], lost text[]
 ) RETURNS void LANGUAGE plpgsql ${FUNCTION} AS $$
@@ -148,7 +148,7 @@ BEGIN
   END LOOP;
 END $$;
 
--- What is after an id in each organization: its head, and up to a number of events.
+-- Returns the head of each organization with events after the given id, and up to max_events of these events.
 CREATE FUNCTION understudy.live_read(orgs text[], afters bigint[], max_events int)
 RETURNS TABLE (
   org text, last_id bigint, lost_id bigint,
@@ -173,7 +173,7 @@ LANGUAGE sql ${FUNCTION} AS $$
   DELETE FROM understudy.live_events e USING gone WHERE e.org = gone.org;
   DELETE FROM understudy.pulses p WHERE p.at < clock_timestamp() - 4 * ${LIVE_BOX}
 $$;
--- Forgets events that are older.
+-- Forgets events from before a time.
 CREATE FUNCTION understudy.live_expire(before_ms bigint) RETURNS void
 LANGUAGE sql ${FUNCTION} AS $$
   DELETE FROM understudy.live_events e WHERE e.at_ms < before_ms AND e.name <> ''

@@ -35,7 +35,7 @@ CREATE UNLOGGED TABLE understudy.rate_divisions (
 );
 CREATE INDEX rate_divisions_version ON understudy.rate_divisions (version);
 
--- Says that a box lives. Returns the boxes that do.
+-- Records that a box lives. Returns the boxes that live.
 CREATE FUNCTION understudy.beat_boxes(a_box uuid) RETURNS uuid[]
 LANGUAGE sql ${FUNCTION} AS $$
   SELECT understudy.beat(a_box);
@@ -43,7 +43,7 @@ LANGUAGE sql ${FUNCTION} AS $$
   WHERE p.at > clock_timestamp() - ${LIVE_BOX} OR p.box = a_box
 $$;
 
--- What has changed after a version; one row without a key if nothing has.
+-- Returns the entries that have changed after a version; one row without a key if none has.
 CREATE FUNCTION understudy.rates_read(after bigint)
 RETURNS TABLE (epoch uuid, last bigint, key bigint, version bigint, data text)
 LANGUAGE plpgsql ${FUNCTION} AS $$
@@ -55,8 +55,8 @@ BEGIN
     LEFT JOIN understudy.rate_divisions r ON r.version > after;
 END $$;
 
--- Writes entries whose versions are known. The lock on the one row of rate_state gives all writes one order, so no version
--- is visible before an earlier one.
+-- Writes those entries of which the caller knows the stored version (bases). The lock on the one row of rate_state gives
+-- all writes one order, so no version is visible before an earlier one.
 CREATE FUNCTION understudy.rates_write(an_epoch uuid, keys bigint[], bases bigint[], datas text[]) RETURNS bigint[]
 LANGUAGE plpgsql ${FUNCTION} AS $$
 DECLARE

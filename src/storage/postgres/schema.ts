@@ -57,7 +57,7 @@ CREATE TABLE understudy.boxes (
 );
 INSERT INTO understudy.state DEFAULT VALUES;
 
--- Opens a session of a box; earlier ones of the box can commit no more.
+-- Opens a session of a box. Earlier sessions of the box can no longer commit.
 CREATE FUNCTION understudy.enter(a_box uuid, OUT term bigint, OUT batch bigint, OUT verdicts bigint[])
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   INSERT INTO understudy.boxes AS b (box) VALUES (a_box)
@@ -65,7 +65,8 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   RETURNING b.term, b.batch, b.verdicts
 $$;
 
--- The data key of the rows: the first box decides. Returns the id of the key that counts.
+-- Sets the data key of the rows if nothing was committed yet. Returns the id of the key that the rows have; null: they
+-- are not sealed.
 CREATE FUNCTION understudy.choose_key(a_key text) RETURNS text
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   UPDATE understudy.state SET key_id = a_key WHERE position = 0;
@@ -73,14 +74,14 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 -- Decides proposals in their order. The lock on the one row of state gives all commits of all boxes one order.
--- Reads and writes are in arrays; the first of each says to which proposal (from 1) an entry belongs.
+-- Reads and writes are in arrays; r_of and w_of say to which proposal (from 1) an entry belongs.
 -- A verdict is the position of the commit, or -1 for a conflict.
 CREATE FUNCTION understudy.commit(
   a_box uuid, a_term bigint, a_batch bigint, bases bigint[],
   r_of int[], r_tbl text[], r_first bytea[], r_end bytea[],
   w_of int[], w_tbl text[], w_key bytea[], w_value bytea[]
 ) RETURNS bigint[] LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
--- The planner takes a young table for small and reads all of it, with the versions that updates have left.
+-- Otherwise the planner assumes that a new table is small, and reads all of it, with its dead row versions.
 SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   here bigint;
@@ -154,8 +155,8 @@ BEGIN
   RETURN decided;
 END $$;
 
--- Forgets commits and boxes that are older, and lets go of removals up to there: sweep removes them. Any box may call
--- both at any time. Two functions, because prune holds back commits.
+-- Forgets commits and boxes that are older than age, and allows that earlier removals are forgotten; sweep forgets them.
+-- Any box may call both at any time. They are two functions, because commits wait while prune runs.
 CREATE FUNCTION understudy.prune(age interval DEFAULT ${KEPT}) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -213,7 +214,7 @@ CREATE TABLE understudy.run_boxes (
   at timestamptz NOT NULL DEFAULT now()
 ) WITH (fillfactor = 50);
 
--- Who may read the rows of version 1 may read these.
+-- Users who may read the rows of version 1 may read these tables, too.
 DO $$
 DECLARE
   reader text;
@@ -226,7 +227,7 @@ BEGIN
   END LOOP;
 END $$;
 
--- Opens a session of a box for runs; earlier ones of the box can do no more.
+-- Opens a session of a box for runs. Earlier sessions of the box can no longer take actors or commit.
 CREATE FUNCTION understudy.enter_runs(
   a_box uuid, OUT term bigint, OUT batch bigint, OUT lost int[], OUT place bigint
 ) LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -256,13 +257,14 @@ BEGIN
 END $$;
 REVOKE EXECUTE ON FUNCTION understudy.place_rows FROM PUBLIC;
 
--- For so long, an actor stays with the box that took it last, so that it can work. No safety depends on it.
+-- For this long after a box has taken an actor, no other box can take it, so that the box can work. Safety does not
+-- depend on this.
 CREATE FUNCTION understudy.held_for() RETURNS interval LANGUAGE sql IMMUTABLE AS $$
   SELECT interval '20 milliseconds'
 $$;
 
--- Makes a box the owner of actors. Answers their rows, by the number of the actor (from 1); an actor that another box
--- has just taken is missing in the answer.
+-- Makes a box the owner of actors. Returns their rows, with the number of the actor (from 1). An actor that another box
+-- has just taken is missing in the result.
 CREATE FUNCTION understudy.take_runs(a_box uuid, a_term bigint, actors bytea[])
 RETURNS TABLE (n int, term bigint, place bigint, tbl text, key bytea, value bytea)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -319,9 +321,9 @@ BEGIN
     ) r ON true;
 END $$;
 
--- Stores changes of actors whose terms are present. Removals (d), rows (w), rows that every box follows (r) and counts (c)
--- are in arrays; the first of each says to which actor (from 1) an entry belongs. In each phase (from 1), removals come
--- before rows. The locks on owners keep other boxes from taking the actors before this is stored.
+-- Stores the changes of those actors whose current terms are given. Removals (d), rows (w), rows that every box follows
+-- (r) and counts (c) are in arrays; d_of, w_of, r_of and c_of say to which actor (from 1) an entry belongs. In each phase
+-- (from 1), removals come before rows. The locks on owners keep other boxes from taking the actors before the commit.
 CREATE FUNCTION understudy.commit_runs(
   a_box uuid, a_term bigint, a_batch bigint, actors bytea[], terms bigint[], phases int,
   d_of int[], d_phase int[], d_tbl text[], d_first bytea[], d_end bytea[], d_limit bigint[],
@@ -392,8 +394,9 @@ BEGIN
     WHERE b.box = a_box;
 END $$;
 
--- Forgets boxes that have not been seen for so long: their actors belong to none, and their counters go into common
--- rows. So does it with the oldest actors of boxes that live, and tells these. Any box may call it at any time.
+-- Forgets boxes that have not used the database for longer than age: their actors then have no owner, and their counters are
+-- added to common rows. Actors that boxes took longer ago than age lose their owner, too, and every box gets a row that
+-- reports it. Any box may call this function at any time.
 CREATE FUNCTION understudy.tidy_runs(a_box uuid, age interval DEFAULT ${KEPT}) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

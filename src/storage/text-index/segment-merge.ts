@@ -54,8 +54,8 @@ interface MergeOptions {
 }
 
 /**
- * Merges neighbours, in pieces. An abandoned merge leaves a `.part` file, unless the caller returns from the
- * generator.
+ * Merges neighbours, in pieces. An abandoned merge leaves a `.part` file, unless the caller ends the generator with
+ * `return`.
  * @param sources neighbours in the order of ids
  * @throws SegmentDamage; a file system error
  */
