@@ -124,7 +124,7 @@ export function isBinary(body: Buffer, contentType: string | null): boolean {
   return contentType !== null && body.length >= ATTACHMENT_BYTES_MIN && BINARY_TYPE.test(contentType);
 }
 
-/** The whole body as one attachment if its media type says that it is binary; otherwise null. */
+/** Makes one attachment of the whole body if its media type says that it is binary; otherwise returns null. */
 export function wrapBinaryBody(body: Buffer, contentType: string | null): FoundAttachment | null {
   return !isBinary(body, contentType) ? null : makeAttachment(0, body.length, 'r', body);
 }
@@ -132,12 +132,12 @@ export function wrapBinaryBody(body: Buffer, contentType: string | null): FoundA
 /** The purpose under which the data key derives the key that encrypts and names attachments. */
 const PURPOSE = 'attachment';
 
-/** The file name of an attachment. @param key null: files are not encrypted */
+/** Returns the file name of an attachment. @param key null: files are not encrypted */
 export function nameAttachment(sha256: string, key: DataKey | null): string {
   return key === null ? sha256 : key.nameOf(PURPOSE, sha256);
 }
 
-/** The content of the file with that name, encrypted if there is a key. */
+/** Encrypts the content of an attachment for the file with that name. */
 export function sealAttachment(name: string, content: Uint8Array, key: DataKey): Buffer {
   return key.sealer(PURPOSE).seal(content, Buffer.from(name));
 }
@@ -151,7 +151,7 @@ export function openAttachment(name: string, sealed: Uint8Array, key: DataKey): 
 const DIGEST_AT = PLACEHOLDER_HEAD_BYTES.length + 1;
 const DIGEST_CHARACTERS = 64;
 
-/** The digests of the attachments to which a stored body refers. */
+/** Yields the digests of the attachments to which a stored body refers. */
 export function* listDigests(body: Buffer): Iterable<string> {
   for (
     let at = body.indexOf(PLACEHOLDER_HEAD_BYTES);

@@ -282,7 +282,7 @@ export class BaseCache {
   }
 }
 
-/** Number of bytes that `copyBody` needs for a body. */
+/** Counts the bytes that `copyBody` needs for a body. */
 export function countCopied(body: PreparedBody): number {
   return isAsItCame(body) ? body.raw.length : body.raw.length + body.stored.length;
 }
@@ -316,7 +316,7 @@ function countEdits({ edits }: PreparedBody): number {
   return bytes;
 }
 
-/** The number of bytes, rounded up to the next length of areas. */
+/** Rounds a number of bytes up to the next length of areas. */
 function roundCell(bytes: number): number {
   if (bytes <= CELL_BYTES_MIN) return CELL_BYTES_MIN;
   const step = 1 << (31 - Math.clz32(bytes - 1) - CELL_STEPS_LOG);
@@ -345,8 +345,8 @@ function note<K>(map: RecentMap<K, number[]>, key: K, id: number): void {
 }
 
 /**
- * A fingerprint of the bytes before a place. V8 keeps so small a number in a map without a heap object. Fingerprints
- * that are equal by chance only cost a comparison.
+ * Computes a fingerprint of the bytes before a place. V8 keeps so small a number in a map without a heap object.
+ * Fingerprints that are equal by chance only cost a comparison.
  */
 function printBody(body: Buffer, place: number): number {
   const at = PLACES[place]!;
@@ -357,8 +357,8 @@ function printBody(body: Buffer, place: number): number {
 const scratch = Buffer.allocUnsafeSlow(1_024);
 
 /**
- * A fingerprint of a name. The name itself is not kept, because it may be a slice, for which V8 keeps a much longer
- * string in memory.
+ * Computes a fingerprint of a name. The name itself is not kept, because it may be a slice, for which V8 keeps a much
+ * longer string in memory.
  */
 function printText(text: string): number {
   return crc32(scratch.subarray(0, scratch.write(text, 0, 'latin1'))) & SMALL_MASK;

@@ -50,12 +50,12 @@ export class BlockReader {
     this.#cached.clear();
   }
 
-  /** Id of the first exchange that this file contains or will contain. */
+  /** Reads the id of the first exchange that this file contains or will contain. */
   readFirstId(): number {
     return readMetaNumber(this.#env, 'first_id', 1);
   }
 
-  /** Id of the last exchange, or the first id minus one if the file is empty. @throws {CaptureFileError} */
+  /** Reads the id of the last exchange, or the first id minus one if the file is empty. @throws {CaptureFileError} */
   readLastId(): number {
     for (const { key, value } of this.#env.blocks.getRange({ reverse: true, limit: 1, snapshot: false })) {
       return this.#guard(key, () => key + readBlockCount(value) - 1);
@@ -63,13 +63,13 @@ export class BlockReader {
     return this.readFirstId() - 1;
   }
 
-  /** Number of the first free piece. */
+  /** Finds the number of the first free piece. */
   readNextPiece(): number {
     for (const key of this.#env.pieces.getKeys({ reverse: true, limit: 1, snapshot: false })) return key + 1;
     return 1;
   }
 
-  /** The metadata of an exchange; undefined if it is not in this file. @throws {CaptureFileError} */
+  /** Reads the metadata of an exchange; undefined if it is not in this file. @throws {CaptureFileError} */
   readMeta(id: number): StoredMeta | undefined {
     const record = this.readRecord(id);
     if (record === undefined) return undefined;
@@ -105,7 +105,7 @@ export class BlockReader {
     }
   }
 
-  /** The encoded record of an exchange; undefined if it is not in this file. @throws {CaptureFileError} */
+  /** Reads the encoded record of an exchange; undefined if it is not in this file. @throws {CaptureFileError} */
   readRecord(id: number): Buffer | undefined {
     const block = this.#readBlock(id);
     return block?.records[id - block.first_id];

@@ -93,7 +93,7 @@ function wholeSpan(raw: Buffer): ScanSpan {
   return { from: 0, to: raw.length, before: [], after: [], keeps_files: false };
 }
 
-/** The range of a body between the common beginning and the common end that it shares with the base. */
+/** Returns the range of a body between the common beginning and the common end that it shares with the base. */
 function narrowSpan(raw: Buffer, base: PreparedBody, prefix: number, cut: boolean): ScanSpan {
   // The range begins at the start of a token, because new bytes may complete a key.
   let from = findTokenStart(raw, prefix - SCAN_MARGIN_BYTES);
@@ -202,21 +202,21 @@ function addMasks(edits: Edit[], secrets: readonly ByteRange[], from: number, to
   return true;
 }
 
-/** The start of the token that contains `at`. */
+/** Finds the start of the token that contains `at`. */
 function findTokenStart(bytes: Buffer, at: number): number {
   let start = at;
   while (start > 0 && (KINDS[bytes[start - 1]!]! & CHARACTERS.token) !== 0) start--;
   return start;
 }
 
-/** The end of the bytes if it is the beginning of a secret, and too long to be an ordinary word. */
+/** Finds the end of the bytes if it is the beginning of a secret, and too long to be an ordinary word. */
 function findCutNeedle(bytes: Buffer, needles: readonly Buffer[], work: Work): ByteRange[] {
   let longest = 0;
   for (const needle of needles) longest = Math.max(longest, measureCutNeedle(bytes, needle, work));
   return longest < MIN_CREDENTIAL_LENGTH ? [] : [{ start: bytes.length - longest, end: bytes.length }];
 }
 
-/** The bytes with each range replaced by the mask. */
+/** Returns the bytes with each range replaced by the mask. */
 function maskRanges(bytes: Buffer, ranges: ByteRange[]): Buffer {
   const parts: Buffer[] = [];
   let at = 0;

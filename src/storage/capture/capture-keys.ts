@@ -38,7 +38,7 @@ export interface CaptureKeys {
 
 const PURPOSE = 'capture keys';
 
-/** Path of the keys' file. @param db path of the live file */
+/** Returns the path of the keys' file. @param db path of the live file */
 export function keysPath(db: string): string {
   return `${db}.keys`;
 }
@@ -117,7 +117,7 @@ function placeOf(from: string, to: string): Buffer {
   return Buffer.from(`${from} ${to}`);
 }
 
-/** The names that the file of an attachment may have: one for each key. */
+/** Lists the names that the file of an attachment may have: one for each key. */
 export function listAttachmentNames(sha256: string, { all }: CaptureKeys): string[] {
   return all.map((key) => nameAttachment(sha256, openDataKey(key)));
 }

@@ -306,7 +306,7 @@ function writePayload(records: readonly RecordDraft[], into: Buffer, from: numbe
   }
 }
 
-/** A block with its head, and with space for the checksum and the payload. */
+/** Makes a block with its head, and with space for the checksum and the payload. */
 function makeBlock(
   codec: number,
   count: number,
@@ -370,7 +370,7 @@ export function cutBlock(block: Buffer, firstPiece: number): { value: Buffer; pi
   return { value, pieces };
 }
 
-/** The value in `blocks` for a block in a raw file. */
+/** Makes the value in `blocks` for a block in a raw file. */
 export function pointToRawBlock(count: number, { file, offset, pieces }: RawPlace): Buffer {
   const isWhole = pieces.length === 1;
   const numbers = isWhole
@@ -385,7 +385,7 @@ export function pointToRawBlock(count: number, { file, offset, pieces }: RawPlac
   return value;
 }
 
-/** The location of a block in a raw file; null if the block is elsewhere. @throws {RangeError} */
+/** Reads the location of a block in a raw file; null if the block is elsewhere. @throws {RangeError} */
 export function readRawPlace(value: Buffer): RawPlace | null {
   if (value[0] !== IN_RAW_FILE && value[0] !== IN_RAW_PIECES) return null;
   const cursor = new ByteCursor(value, 1);
@@ -405,7 +405,7 @@ export interface PackPlace {
   bytes: number;
 }
 
-/** The value in `blocks` for a block in a pack. @param count number of exchanges in the block */
+/** Makes the value in `blocks` for a block in a pack. @param count number of exchanges in the block */
 export function pointToPack(count: number, { pack, offset, bytes }: PackPlace): Buffer {
   const numbers = [count, pack, offset, bytes];
   let size = 1;
@@ -417,7 +417,7 @@ export function pointToPack(count: number, { pack, offset, bytes }: PackPlace): 
   return value;
 }
 
-/** The location of a block in a pack; null if the block is elsewhere. @throws {RangeError} */
+/** Reads the location of a block in a pack; null if the block is elsewhere. @throws {RangeError} */
 export function readPackPlace(value: Buffer): PackPlace | null {
   if (value[0] !== IN_PACK) return null;
   const cursor = new ByteCursor(value, 1);
@@ -462,7 +462,7 @@ function failToReadPack(): never {
 }
 
 /**
- * The numbers of the pieces of a value in `blocks`; empty if the block is not in pieces.
+ * Lists the numbers of the pieces of a value in `blocks`; empty if the block is not in pieces.
  * @throws {RangeError} if the value is cut off
  */
 export function listPieces(value: Buffer): number[] {
@@ -483,7 +483,7 @@ export function isRawBlock(value: Buffer): boolean {
   return value.length > MAX_PIECED_BYTES && value[0] === 0;
 }
 
-/** Number of exchanges in a block, without unpacking it. @throws {RangeError} */
+/** Reads the number of exchanges in a block, without unpacking it. @throws {RangeError} */
 export function readBlockCount(value: Buffer): number {
   return new ByteCursor(value, value[0]! < IN_PIECES ? 5 : 1).readVarint();
 }
@@ -505,7 +505,7 @@ export function readBlockHead(value: Buffer): BlockHead {
 }
 
 /**
- * The records of a block.
+ * Returns the records of a block.
  * @param dictionary parts of the exchange to which `dictionary_distance` refers; null if the distance is 0
  * @throws {RangeError} or zlib's error if the bytes are damaged
  */

@@ -91,7 +91,7 @@ function freeName(file: string, now: Date): string {
   }
 }
 
-/** Names of the damaged files that were renamed, without their folder. */
+/** Lists the names of the damaged files that were renamed, without their folder. */
 export function listDamaged(path: string): string[] {
   const folder = dirname(path);
   return listNames(folder).filter((name) => isDamagedName(basename(path), name));

@@ -18,12 +18,12 @@ export interface Delta {
   literal_bytes: number;
 }
 
-/** Length of the longest common beginning of `a` from `aFrom` and `b` from `bFrom`, at most `limit`. */
+/** Measures the length of the longest common beginning of `a` from `aFrom` and `b` from `bFrom`, at most `limit`. */
 export function measureCommonPrefix(a: Buffer, b: Buffer, aFrom = 0, bFrom = 0, limit = Infinity): number {
   return byteEngine.measureCommonPrefix(a, b, aFrom, bFrom, limit);
 }
 
-/** Length of the longest common end of `a` up to `aTo` and `b` up to `bTo`, at most `limit`. */
+/** Measures the length of the longest common end of `a` up to `aTo` and `b` up to `bTo`, at most `limit`. */
 export function measureCommonSuffix(a: Buffer, b: Buffer, aTo: number, bTo: number, limit: number): number {
   return byteEngine.measureCommonSuffix(a, b, aTo, bTo, limit);
 }

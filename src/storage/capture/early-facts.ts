@@ -71,8 +71,8 @@ export class EarlyFacts {
   }
 
   /**
-   * The staged rows, to be written with their exchanges: call `run` in the transaction, and `settle` after it. null:
-   * no row was staged. If the transaction fails, the file must be opened again.
+   * Returns the write of the staged rows. Call its `run` in the transaction that stores the exchanges, and its `settle`
+   * after that transaction. null: no row was staged. If the transaction fails, the file must be opened again.
    */
   takeStaged(): { run(): void; settle(): void } | null {
     const rows = this.#staged;
@@ -89,7 +89,7 @@ export class EarlyFacts {
     };
   }
 
-  /** The facts of the next exchange to index; undefined if no row has them. */
+  /** Returns the facts of the next exchange to index; undefined if no row has them. */
   take(id: number): ExchangeFacts | undefined {
     if (this.#row === null && id >= this.#nextKey) this.#find(id);
     const row = this.#row;
@@ -125,7 +125,7 @@ export class EarlyFacts {
     }
   }
 
-  /** Keys of the rows to remove in the transaction that writes the exchanges that were taken. */
+  /** Lists the keys of the rows to remove in the transaction that writes the exchanges that were taken. */
   listDone(): number[] {
     return this.#done;
   }
@@ -147,7 +147,7 @@ export class EarlyFacts {
   }
 }
 
-/** The keys of the rows that may have facts of exchanges up to this one. */
+/** Lists the keys of the rows that may have facts of exchanges up to this one. */
 export function listEarlyKeys(table: ValueTable<number>, lastId = Number.POSITIVE_INFINITY): number[] {
   return [...table.getKeys({ end: Math.min(lastId + 1, 0xff_ff_ff_ff), snapshot: false })];
 }
@@ -170,7 +170,7 @@ function encodeRow(facts: readonly ExchangeFacts[]): { key: number; value: Buffe
   return { key: facts[0]!.summary.id, value: compressZstd(json, { params: FAST, chunkSize: json.length }) };
 }
 
-/** The functions of an entry would need the whole conversation, so the sketch is made now. */
+/** Encodes an entry. Its functions would need the whole conversation later, so the sketch is computed now. */
 function encodeEntry(entry: LinkEntry): StoredEntry {
   return {
     conversation: entry.conversation,

@@ -56,7 +56,7 @@ const CODINGS: Record<string, Coding> = {
   zstd: 'zstd',
 };
 
-/** The encodings in a content-encoding header, outermost last, without `identity` and `aws-chunked`. */
+/** Reads the encodings in a content-encoding header, outermost last, without `identity` and `aws-chunked`. */
 export function readCodings(header: string | null): string[] {
   if (header === null) return [];
   return header
@@ -78,7 +78,7 @@ function looksLikeText(body: Buffer): boolean {
   return bad < 0 || bad >= text.length - 3;
 }
 
-/** The encoding that the first bytes indicate, whatever a header says; null if they indicate none. */
+/** Reads the encoding that the first bytes indicate, whatever a header says; null if they indicate none. */
 function readMagic(body: Buffer): Coding | null {
   if (body.length < 8) return null;
   if (body[0] === 0x1f && body[1] === 0x8b && body[2] === 0x08) return 'gzip';

@@ -73,7 +73,7 @@ export function acceptOrder(db: string, dataKey: Uint8Array | null): EraseOrder 
   }
 }
 
-/** The ids as ranges. @param ids ascending */
+/** Returns the ids as ranges. @param ids ascending */
 export function toRanges(ids: Iterable<number>): [number, number][] {
   const ranges: [number, number][] = [];
   for (const id of ids) {
@@ -84,7 +84,7 @@ export function toRanges(ids: Iterable<number>): [number, number][] {
   return ranges;
 }
 
-/** The ids of an order. */
+/** Lists the ids of an order. */
 export function listIds({ ranges }: Pick<EraseOrder, 'ranges'>): Set<number> {
   const ids = new Set<number>();
   for (const [first, last] of ranges) for (let id = first; id <= last; id++) ids.add(id);

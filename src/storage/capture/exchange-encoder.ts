@@ -252,7 +252,7 @@ interface KeptParts {
 }
 
 /**
- * How much of its base a stored request body repeats.
+ * Returns how much of its base a stored request body repeats.
  * @param prefix length of the common beginning of both received bodies; 0 if unknown
  */
 function placeRequest(request: PreparedBody, base: BaseEntry | null, prefix: number): BodyPlace {
@@ -264,7 +264,7 @@ function placeRequest(request: PreparedBody, base: BaseEntry | null, prefix: num
   return { self, repeats: base.request_self, repeated_bytes: repeated };
 }
 
-/** A record without a base. */
+/** Makes a record without a base. */
 function draftWhole(
   prepared: PreparedExchange,
   request: PreparedBody,
@@ -275,7 +275,7 @@ function draftWhole(
   return { draft, meta, request, response };
 }
 
-/** The delta from `base` to `body`, or null if it does not save enough. */
+/** Makes the delta from `base` to `body`; null if it does not save enough. */
 function diff(base: PreparedBody, body: PreparedBody, rawPrefix: number | undefined): Delta | null {
   if (body.stored.length === 0 || base.stored.length === 0) return null;
   const untouched = body.stored === body.raw && base.stored === base.raw;

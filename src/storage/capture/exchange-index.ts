@@ -183,7 +183,8 @@ export class ExchangeIndex {
   }
 
   /**
-   * The summary of an exchange; null if the exchange was not readable, undefined if it is not indexed in this file.
+   * Reads the summary of an exchange; null if the exchange was not readable, undefined if it is not indexed in this
+   * file.
    */
   readSummary(id: number): ExchangeSummary | null | undefined {
     return id < this.#firstId ? undefined : this.#readSummary(id);
@@ -208,7 +209,7 @@ export class ExchangeIndex {
     }
   }
 
-  /** The indexed summaries of a block of the file; summaries of a damaged block count as unreadable. */
+  /** Reads the indexed summaries of a block of the file; summaries of a damaged block count as unreadable. */
   #readBlock(key: number): readonly IndexedSummary[] {
     try {
       return this.#table.readBlock(key);
@@ -309,7 +310,7 @@ export class ExchangeIndex {
     return { facts, gone, links, used: this.#early.listDone(), indexed };
   }
 
-  /** The blocks of the file in which a summary has changed. */
+  /** Makes the changed blocks of the file, in which a summary was corrected. */
   #correctBlocks(): Map<number, IndexedSummary[]> {
     const blocks = new Map<number, IndexedSummary[]>();
     for (const [id, correction] of this.#corrections) {
@@ -347,7 +348,7 @@ export class ExchangeIndex {
     this.#early.forget();
   }
 
-  /** The latest turns with their runs, for `tails` in the next file. */
+  /** Lists the latest turns with their runs, for `tails` in the next file. */
   listCarriedTurns(): TurnRow[] {
     return this.#links.listCarried();
   }

@@ -18,7 +18,7 @@ import { removeRunIndex } from './run-index.ts';
 
 /** The methods of the log that expiry needs. */
 interface ExpiringLog {
-  /** When the first exchange of the live file began; null for an empty file. */
+  /** Reads when the first exchange of the live file began; null for an empty file. */
   readFirstStart(): Promise<number | null>;
   rotate(): Promise<unknown>;
   /** Records that a sealed file is about to be removed, and that its blocks in a bucket may be removed. */
@@ -128,8 +128,8 @@ export class CaptureExpiry {
   }
 
   /**
-   * When the oldest remaining exchange began; `nowMs` if there are no exchanges; 0 if a file cannot be read; null while
-   * a file is being sealed.
+   * Finds when the oldest remaining exchange began; `nowMs` if there are no exchanges; 0 if a file cannot be read; null
+   * while a file is being sealed.
    */
   async #findOldest(nowMs: number): Promise<number | null> {
     let oldest = nowMs;
@@ -144,8 +144,8 @@ export class CaptureExpiry {
   }
 
   /**
-   * The times of a file's first and last exchange. For an unreadable file, 0 counts as the time of the first exchange,
-   * and the time when the file was sealed as that of the last one.
+   * Returns the times of a file's first and last exchange. For an unreadable file, 0 counts as the time of the first
+   * exchange, and the time when the file was sealed as that of the last one.
    */
   #spanOf({ path, first_id, last_id }: SealedFile): Span {
     let span = this.#spans.get(path);

@@ -52,12 +52,12 @@ const CHANGES = 'changes';
 /** Key of the count of completed erasures, in the live file. */
 export const ERASURES = 'erasures';
 
-/** Number of transactions that have changed stored exchanges of the file. */
+/** Reads the number of transactions that have changed stored exchanges of the file. */
 export function readChanges(env: CaptureEnv): number {
   return readMetaNumber(env, CHANGES, 0);
 }
 
-/** Number of erasures that were completed since the live file was created. */
+/** Reads the number of erasures that were completed since the live file was created. */
 export function readErasures(env: CaptureEnv): number {
   return readMetaNumber(env, ERASURES, 0);
 }
@@ -111,7 +111,7 @@ export class FileErasure {
     return this.#mine.size > 0;
   }
 
-  /** The exchanges whose records change. Later exchanges must not be stored against them. */
+  /** Lists the exchanges whose records change. Later exchanges must not be stored against them. */
   listChanged(): Set<number> {
     const changed = new Set(this.#mine);
     for (const ids of this.#dependents.records.values()) for (const id of ids) changed.add(id);
@@ -382,7 +382,7 @@ function planRows(
   return planned;
 }
 
-/** The attachments among `wanted` that an exchange has. @throws CaptureFileError for a damaged exchange */
+/** Lists the attachments among `wanted` that an exchange has. @throws CaptureFileError for a damaged exchange */
 export function listAttachments(blocks: BlockReader, id: number, wanted: ReadonlySet<string>): string[] {
   const meta = blocks.readMeta(id);
   if (meta === undefined || !(meta.request_has_files || meta.response_has_files)) return [];
@@ -405,7 +405,7 @@ function note(map: Map<number, number[]>, key: number, id: number): void {
   else ids.push(id);
 }
 
-/** An empty exchange that keeps only its time. */
+/** Makes an empty exchange that keeps only its time. */
 function draftErased(id: number, meta: Buffer): RecordDraft {
   return draftRecord(0, [], [], [], [], encodeErasedMeta(id, meta));
 }

@@ -68,8 +68,8 @@ export class FollowedFiles {
   }
 
   /**
-   * When the last of the exchanges with lower ids ended; needed if ids are not in the order of time.
-   * @returns minus infinity: ids are in the order of the exchanges' ends
+   * Like `GatheredFiles.endedBefore`, which is needed because gathered ids are not in the order of time. Here ids are
+   * in the order of the exchanges' ends, so it returns minus infinity.
    */
   endedBefore(_id: number): number {
     return Number.NEGATIVE_INFINITY;
@@ -127,8 +127,9 @@ export class FollowedFiles {
   }
 
   /**
-   * The newest exchanges that are stored and not listed yet, newest first, at most CAPTURE_NEWEST.exchanges. The cost
-   * does not depend on how many wait. @throws CaptureFileError
+   * Returns the newest exchanges that are stored and not listed yet, newest first, at most CAPTURE_NEWEST.exchanges.
+   * The cost does not depend on how many wait.
+   * @throws CaptureFileError
    */
   newestUnlisted(): NewestExchange[] {
     const listed = this.#listedId();
@@ -146,7 +147,7 @@ export class FollowedFiles {
     return this.#parts.at(-1)?.last_id ?? 0;
   }
 
-  /** The last id that is listed. Exchanges after the first gap in the index are not listed. */
+  /** Returns the last id that is listed. Exchanges after the first gap in the index are not listed. */
   #listedId(): number {
     const open = this.#parts.find(({ listed_id, last_id }) => listed_id < last_id) ?? this.#parts.at(-1);
     return open?.listed_id ?? 0;
@@ -208,14 +209,14 @@ export class FollowedFiles {
   }
 
   /**
-   * The record of an exchange; undefined if the exchange does not exist or is damaged.
+   * Returns the record of an exchange; undefined if the exchange does not exist or is damaged.
    * @throws CaptureFileError `remote` if the bucket with the exchange cannot be read now
    */
   exchange(id: number): ExchangeRecord | undefined {
     return skipDamage(() => this.record(id));
   }
 
-  /** The stored copy in the form that decoders take; otherwise like `exchange`. */
+  /** Returns the stored copy in the form that decoders take; otherwise like `exchange`. */
   copy(id: number): StoredCopy | undefined {
     const part = this.#partOf(id);
     return part === undefined ? undefined : skipDamage(() => this.#read(part).copy(id));
@@ -227,7 +228,7 @@ export class FollowedFiles {
     return part === undefined ? undefined : this.#read(part).exchange(id);
   }
 
-  /** The exact bytes of the stored body. @throws CaptureFileError if it is damaged */
+  /** Returns the exact bytes of the stored body. @throws CaptureFileError if it is damaged */
   body(id: number, side: 'request' | 'response'): Uint8Array | undefined {
     const part = this.#partOf(id);
     return part === undefined ? undefined : this.#read(part).body(id, side);

@@ -127,7 +127,7 @@ export class HeadPreparer {
     return { secrets, meta, response_headers: responseHeaders, request_type: type, request_coding: coding };
   }
 
-  /** The cached head of the request's form, or a new one from this request. */
+  /** Returns the cached head of the request's form, or a new one from this request. */
   #recall(exchange: CapturedExchange): RequestHead {
     const key = exchange.request_form ?? exchange.request_headers;
     const recent = this.#recent.get(key);
@@ -200,7 +200,7 @@ export class HeadPreparer {
   }
 }
 
-/** The value of a header, the last one if it occurs more than once; null if it is missing. */
+/** Finds the value of a header, the last one if it occurs more than once; null if it is missing. */
 export function findHeader(headers: readonly string[], name: string): string | null {
   for (let i = headers.length - 2; i >= 0; i -= 2) {
     const key = headers[i]!;
@@ -209,7 +209,7 @@ export function findHeader(headers: readonly string[], name: string): string | n
   return null;
 }
 
-/** All values of a header in order, joined with a comma; null if it is missing. */
+/** Returns all values of a header in order, joined with a comma; null if it is missing. */
 export function joinHeader(headers: readonly string[], name: string): string | null {
   let joined: string | null = null;
   for (let i = 0; i + 1 < headers.length; i += 2) {

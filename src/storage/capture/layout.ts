@@ -8,12 +8,16 @@
  *   capture.damaged-<time>.mdb       set aside because it is damaged (damage.ts)
  *   capture.mdb.last-id              the last id that was assigned (last-id.ts)
  *   capture.mdb.retention-clock      the time of the last deletion by age (../retention-clock.ts)
- *   capture.mdb.erasing              exchanges that are being erased (erase-order.ts)
- *   capture.mdb.compacting, …        files that are being written again (rewrite-order.ts)
+ *   capture.mdb.erasing              the accepted order to erase exchanges (erase-order.ts)
+ *   capture.mdb.compacting           the accepted order to give unused space back (rewrite-order.ts)
+ *   capture.mdb.rekeying             the accepted order to write files under another key (rewrite-order.ts)
  *   capture.mdb.keys                 both data keys during a rekey (capture-keys.ts)
  *   capture.mdb-safe                 the state to which the live file returns after a power cut (lmdb/checkpoint.ts)
  *   capture.mdb.files/<sha256>       attachments, shared by live and sealed files
  *   capture.mdb.text/<ids>.seg       the full-text index (../text-index/segment-files.ts)
+ *   capture.mdb.runs                 the list of runs (run-index.ts)
+ *   capture.mdb.bucket               a note of what is in a bucket (../offload/offload-note.ts)
+ *   capture.mdb.cache/               packs that were fetched from the bucket
  *   capture.mdb.raw/<number>.raw     blocks that arrived too fast to be packed at once (raw-files.ts)
  *
  * Tables: `meta` (format, first id, last indexed id), `blocks` (id of the first exchange → a block of exchanges),
@@ -191,7 +195,10 @@ function openTables(
   };
 }
 
-/** Size of the file, and how much of it is in pages that no table uses. LMDB counts the pages, so this is fast. */
+/**
+ * Measures the size of the file, and how much of it is in pages that no table uses. LMDB counts the pages, so this is
+ * fast.
+ */
 export function measurePages({ root, raw }: CaptureEnv): { bytes: number; unused_bytes: number } {
   const stats = root.getStats() as unknown as RootStats;
   const tables = raw.map((table) => table.getStats() as unknown as TableStats);
@@ -421,7 +428,7 @@ export function appendRow(table: Database<Buffer, number>, key: number, value: B
   throw Object.assign(new Error(words), { code: 'EBUSY' });
 }
 
-/** Names of the headers that name runs (SVC_RUN_HEADERS of the file's writer), in lower case. */
+/** Reads the names of the headers that name runs (SVC_RUN_HEADERS of the file's writer), in lower case. */
 export function readRunHeaders(env: CaptureEnv): string[] {
   const value = env.meta.get(RUN_HEADERS)?.toString('utf8') ?? '';
   return value === '' ? [] : value.split(',');
@@ -435,7 +442,7 @@ export function noteRunHeaders(env: CaptureEnv, names: readonly string[]): void 
 
 const RUN_HEADERS = 'run_headers';
 
-/** An integer from the meta table; `fallback` if it is missing. */
+/** Reads an integer from the meta table; `fallback` if it is missing. */
 export function readMetaNumber(env: CaptureEnv, key: string, fallback: number): number {
   const value = env.meta.get(key);
   return value === undefined ? fallback : Number(value.toString());
@@ -447,13 +454,13 @@ function splitName(path: string): { stem: string; extension: string } {
   return { stem: path.slice(0, path.length - extension.length), extension };
 }
 
-/** Path of the sealed file with these ids, whether it exists or not. */
+/** Returns the path of the sealed file with these ids, whether it exists or not. */
 export function sealedPath(path: string, firstId: number, lastId: number, sealing: boolean): string {
   const { stem, extension } = splitName(path);
   return `${stem}.${firstId}-${lastId}${sealing ? '.sealing' : ''}${extension}`;
 }
 
-/** The sealed files (and files that are being sealed) of a capture database, in id order. */
+/** Lists the sealed files (and files that are being sealed) of a capture database, in id order. */
 export function listSealed(path: string): SealedFile[] {
   const { stem, extension } = splitName(path);
   const folder = dirname(path);
@@ -483,7 +490,7 @@ export function listSealed(path: string): SealedFile[] {
 /** In names of files other than the live file: what follows the database's name, before the extension. */
 const SUFFIX = /(?:\.\d+-\d+(?:\.sealing)?)?(?:\.damaged-\d+T\d+)?$/;
 
-/** The path to which a damaged file is renamed. */
+/** Returns the path to which a damaged file is renamed. */
 export function damagedPath(path: string, now: Date): string {
   const { stem, extension } = splitName(path);
   const time = now.toISOString().replace(/[-:.Z]/g, '');
@@ -499,30 +506,31 @@ export function isDamagedName(live: string, name: string): boolean {
   );
 }
 
-/** The live file to which a capture file belongs: live, sealed or damaged. */
+/** Returns the live file to which a capture file belongs: live, sealed or damaged. */
 export function livePath(path: string): string {
   const { stem, extension } = splitName(path);
   return stem.replace(SUFFIX, '') + extension;
 }
 
-/** The attachments folder of a capture file: live, sealed or damaged. */
+/** Returns the attachments folder of a capture file: live, sealed or damaged. */
 export function attachmentsFolder(path: string): string {
   return `${livePath(path)}.files`;
 }
 
-/** The raw-files folder of a capture file, live or sealed. A damaged file has its own folder. */
+/** Returns the raw-files folder of a capture file, live or sealed. A damaged file has its own folder. */
 export function rawFolder(path: string): string {
   const { stem, extension } = splitName(path);
   return `${stem.replace(/\.\d+-\d+(?:\.sealing)?$/, '')}${extension}.raw`;
 }
 
-/** The folder for data of a capture file, live or sealed, that were fetched from a bucket. */
+/** Returns the folder for data of a capture file, live or sealed, that were fetched from a bucket. */
 export function cacheFolder(path: string): string {
   return `${livePath(path)}.cache`;
 }
 
 /**
- * Path of the note of a capture file, live or sealed, about what is in a bucket (src/storage/offload/offload-note.ts).
+ * Returns the path of the note of a capture file, live or sealed, about what is in a bucket
+ * (src/storage/offload/offload-note.ts).
  */
 export function bucketNotePath(path: string): string {
   return `${livePath(path)}.bucket`;

@@ -155,7 +155,7 @@ export class LiveFile implements WritePosition {
     return statSync(this.path, { throwIfNoEntry: false })?.size ?? 0;
   }
 
-  /** Size of the file in LMDB's own count, and how much of it is unused. The file must be open. */
+  /** Measures the size of the file in LMDB's own count, and how much of it is unused. The file must be open. */
   measurePages(): ReturnType<typeof measurePages> {
     return measurePages(this.#file.env);
   }
@@ -226,8 +226,8 @@ export class LiveFile implements WritePosition {
   }
 
   /**
-   * The id of the last exchange that lists read from the index: 0 while an earlier file is being sealed; null if the
-   * index has all exchanges, or will have them after the next write.
+   * Finds the id of the last exchange that lists read from the index: 0 while an earlier file is being sealed; null if
+   * the index has all exchanges, or will have them after the next write.
    * @param stored the last exchange in the stored index
    */
   #findListed(stored: number, lastId: number): number | null {
@@ -262,7 +262,7 @@ export class LiveFile implements WritePosition {
     if (this.#newest.is_written) env.root.transactionSync(() => removeNewest(env));
   }
 
-  /** The blocks that are not packed yet. */
+  /** Lists the blocks that are not packed yet. */
   listWaiting(): WaitingBlock[] {
     return listWaiting(this.#file.env);
   }
@@ -319,14 +319,14 @@ export class LiveFile implements WritePosition {
     return listAttachments(new BlockReader(this.#file.env, this.path, INDEX_CACHE_BYTES), id, wanted);
   }
 
-  /** The read transactions of all processes. */
+  /** Lists the read transactions of all processes. */
   listReads(): OpenSnapshot[] {
     const { root } = this.#file.env;
     root.readerCheck();
     return listReads(root);
   }
 
-  /** The first id that the file contains or will contain. */
+  /** Reads the first id that the file contains or will contain. */
   readFirstId(): number {
     return new BlockReader(this.#file.env, this.path, INDEX_CACHE_BYTES).readFirstId();
   }

@@ -158,7 +158,7 @@ export class LogErasure {
     );
   }
 
-  /** Turns that continue an erased turn, including those that were indexed after the order was given. */
+  /** Lists the turns that continue an erased turn, including those that were indexed after the order was given. */
   #listFollowers(): number[] {
     const { index, next_id } = this.#log.live;
     const followers = [...this.#order.followers];

@@ -53,7 +53,7 @@ interface RewritableLog {
   readonly data_key: Uint8Array | null;
   /** The key of the live file; null: it is not encrypted. */
   readonly live_key_id: string | null;
-  /** Size of the live file, and of its unused pages. */
+  /** Measures the size of the live file, and of its unused pages. */
   measureLive(): { bytes: number; unused_bytes: number };
   /**
    * Runs work while nothing is stored.

@@ -863,7 +863,7 @@ export class CaptureLog {
     this.#text?.forget();
   }
 
-  /** When the first exchange of the live file began; null if the file is empty. @throws the storage's error */
+  /** Reads when the first exchange of the live file began; null if the file is empty. @throws the storage's error */
   readFirstStart(): Promise<number | null> {
     return this.#enqueue(async () => {
       await this.#makeReady();
@@ -878,7 +878,7 @@ export class CaptureLog {
     this.#text?.reconcile();
   }
 
-  /** The read transactions of all processes in the live file; empty while the file is not open. */
+  /** Lists the read transactions of all processes in the live file; empty while the file is not open. */
   listReads(): OpenSnapshot[] {
     return this.#closed || this.#live.isGivenUp ? [] : this.#live.listReads();
   }

@@ -41,7 +41,7 @@ export class MaskedLabels {
   }
 
   /**
-   * A fingerprint of a credential. Without the secret, a guess at the credential cannot be checked against the
+   * Returns a fingerprint of a credential. Without the secret, a guess at the credential cannot be checked against the
    * fingerprint.
    */
   signOf(credential: string): string {

@@ -163,7 +163,7 @@ export class NewestExchanges {
   }
 }
 
-/** The exchanges of the row, ascending by id; empty without a row, or if it cannot be read. */
+/** Reads the exchanges of the row, ascending by id; empty without a row, or if it cannot be read. */
 export function readNewest(env: CaptureEnv): NewestExchange[] {
   return readRows(env).map(([id, run_id, flags, status, started, duration, asked, answered, ...route]) => {
     const [_note, provider, _shape, method, path, _query, served_by] = route;

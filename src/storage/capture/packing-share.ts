@@ -39,13 +39,13 @@ const INDEX_BEHIND_S = 8;
 /** Number of missing exchanges at which the full-text index gets its maximum share: a minute of heavy traffic. */
 const UNSEARCHED = 30_000;
 
-/** How urgent packing is, from 0 (no block waits) to 1 (packing gets its maximum share). */
+/** Measures how urgent packing is, from 0 (no block waits) to 1 (packing gets its maximum share). */
 export function measurePackingNeed(backlog: TidyBacklog, packedBytes: number): number {
   const byBytes = backlog.waiting_bytes / Math.max(WAITING_BYTES, packedBytes);
   return Math.min(1, Math.max(byBytes, backlog.oldest_s / WAITING_S));
 }
 
-/** How urgent indexing is, from 0 (everything is indexed) to 1 (the index gets its maximum share). */
+/** Measures how urgent indexing is, from 0 (everything is indexed) to 1 (the index gets its maximum share). */
 export function measureIndexNeed({ unindexed, unindexed_s }: TidyBacklog): number {
   return unindexed === 0 ? 0 : Math.min(1, unindexed_s / INDEX_BEHIND_S);
 }

@@ -210,7 +210,7 @@ export class Preparer {
   }
 }
 
-/** A view of the same memory. */
+/** Returns a view of the same memory. */
 function asBuffer(bytes: Uint8Array): Buffer {
   return Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }

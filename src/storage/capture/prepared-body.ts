@@ -27,7 +27,7 @@ export interface PreparedBody {
 
 export const NO_FILES: readonly FoundAttachment[] = Object.freeze([]);
 
-/** A body that is stored unchanged. */
+/** Returns a body that is stored unchanged. */
 export function plainBody(raw: Buffer): PreparedBody {
   return { raw, stored: raw, edits: [], keeps_files: false, has_files: false, new_files: NO_FILES };
 }
@@ -63,12 +63,12 @@ export function applyEdits(
   };
 }
 
-/** Length of the common beginning of two bodies. */
+/** Measures the length of the common beginning of two bodies. */
 export function measureSharedPrefix(base: PreparedBody, raw: Buffer): number {
   return measureCommonPrefix(base.raw, raw);
 }
 
-/** A body as readers get it, with masked secrets and with its attachments. May use the memory of `raw`. */
+/** Makes a body as readers get it, with masked secrets and with its attachments. May use the memory of `raw`. */
 export function readBack({ raw, stored, edits, has_files }: PreparedBody): Buffer {
   if (!has_files) return stored;
   return applyEdits(

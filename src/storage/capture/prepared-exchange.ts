@@ -32,7 +32,7 @@ export interface PreparedExchange {
 
 export const NO_BODY = Buffer.alloc(0);
 
-/** The reason for withholding a body whose search ended with this error. */
+/** Returns the reason for withholding a body whose search ended with this error. */
 export function causeOf(error: unknown): WithheldCause {
   return error instanceof WorkExceededError ? 'redaction_budget' : 'failed';
 }

@@ -510,7 +510,7 @@ function empty(gathering: Gathering): Gathering {
   return gathering;
 }
 
-/** Bytes from the start of the memory to its first page boundary; 0 if the address is unknown. */
+/** Counts the bytes from the start of the memory to its first page boundary; 0 if the address is unknown. */
 function findPage(memory: Buffer): number {
   const beyond = byteEngine.measureMisalignment(memory, ALIGNMENT_BYTES);
   return beyond > 0 ? ALIGNMENT_BYTES - beyond : 0;
@@ -539,7 +539,7 @@ function closeRun(gathering: Gathering): boolean {
   return end > used;
 }
 
-/** The buffers without their first `bytes` bytes. */
+/** Returns the buffers without their first `bytes` bytes. */
 function skipBytes(buffers: readonly Buffer[], bytes: number): readonly Buffer[] {
   let at = 0;
   let left = bytes;

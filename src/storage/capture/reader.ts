@@ -114,7 +114,7 @@ export class CaptureReader {
   }
 
   /**
-   * The ids in this file.
+   * Returns the ids in this file.
    * @throws {import('./layout.ts').CaptureFileError} damaged
    */
   range(): FileRange {
@@ -167,7 +167,7 @@ export class CaptureReader {
     return { found, end: to + 1 };
   }
 
-  /** The first id from `from` on that may belong to the run. If the index is damaged, that is `from`. */
+  /** Finds the first id from `from` on that may belong to the run. If the index is damaged, that is `from`. */
   #findRun(from: number, runId: string): number {
     try {
       return this.#table.findRun(from, runId);
@@ -194,7 +194,7 @@ export class CaptureReader {
     return this.#read(() => readNewest(this.#env));
   }
 
-  /** The moves of turns to another run that were caused by turns after the exchange `after`. */
+  /** Returns the moves of turns to another run that were caused by turns after the exchange `after`. */
   moves(after: number): RunMoves {
     return this.#read(() => this.#table.readMoves(after));
   }
@@ -222,8 +222,8 @@ export class CaptureReader {
   }
 
   /**
-   * The exact bytes of the stored body; empty if the exchange had no body, undefined if the exchange is not in this
-   * file.
+   * Returns the exact bytes of the stored body; empty if the exchange had no body, undefined if the exchange is not in
+   * this file.
    * @throws {import('./layout.ts').CaptureFileError} damaged, including when an attachment is missing
    */
   body(id: number, side: 'request' | 'response'): Uint8Array | undefined {
@@ -233,7 +233,7 @@ export class CaptureReader {
     });
   }
 
-  /** The stored copy in the form that a decoder takes; undefined if the exchange is not in this file. */
+  /** Returns the stored copy in the form that a decoder takes; undefined if the exchange is not in this file. */
   copy(id: number): StoredCopy | undefined {
     return this.#read(() => {
       const meta = this.#blocks.readMeta(id);

@@ -79,7 +79,7 @@ function encodeMs(ms: number): string {
   return rest < 10 ? `${whole}.00${rest}` : rest < 100 ? `${whole}.0${rest}` : `${whole}.${rest}`;
 }
 
-/** The number as JSON. */
+/** Encodes a number as JSON: `null` for null, and for a number that is not finite. */
 function encodeNumber(number: number | null): string {
   return number === null || !Number.isFinite(number) ? 'null' : `${number}`;
 }
@@ -177,7 +177,7 @@ function splitHeaders(text: string): [string, string][] {
   return headers;
 }
 
-/** The exchange record, without the fields that only a decoder can fill. @throws {SyntaxError} if damaged */
+/** Returns the exchange record, without the fields that only a decoder can fill. @throws {SyntaxError} if damaged */
 export function decodeMeta(id: number, bytes: Buffer): StoredMeta {
   const meta = JSON.parse(bytes.toString('utf8')) as MetaArray;
   const flags = meta[9];
@@ -263,7 +263,10 @@ function describeClientRun(
   };
 }
 
-/** What the headers of a request say. @param hasNoSeq whether the record has no number from `x-svc-seq` */
+/**
+ * Reads the fields of a summary that follow from the headers of a request.
+ * @param hasNoSeq whether the record has no number from `x-svc-seq`
+ */
 function describeHeaders(
   headers: ExchangeSide['headers'],
   hasNoSeq: boolean,
@@ -292,7 +295,7 @@ function describeHeaders(
 const CLIENT = /^[A-Za-z][\w.@-]{0,63}/;
 const TRACE = /^[0-9a-f]{2}-([0-9a-f]{32})-/;
 
-/** The whole record, from the stored one and its summary. */
+/** Returns the whole record, from the stored one and its summary. */
 export function completeRecord(record: ExchangeRecord, summary: ExchangeSummary): ExchangeRecord {
   const { session_id, parent_run_id, run_kind, has_bad_seq, follows, failed_results } = summary;
   const { tools, client, trace_id, tags } = summary;

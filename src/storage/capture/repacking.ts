@@ -28,7 +28,7 @@ export interface WaitingBlock {
   bytes: number;
 }
 
-/** The blocks that wait to be packed, in id order, including those that a killed writer left. */
+/** Lists the blocks that wait to be packed, in id order, including those that a killed writer left. */
 export function listWaiting(env: CaptureEnv): WaitingBlock[] {
   if (env.waiting === null) return [];
   const blocks: WaitingBlock[] = [];
@@ -38,7 +38,7 @@ export function listWaiting(env: CaptureEnv): WaitingBlock[] {
   return blocks;
 }
 
-/** Length of an uncompressed block; 0 if it does not exist or is damaged. */
+/** Returns the length of an uncompressed block; 0 if it does not exist or is damaged. */
 function countRawBytes(stored: Buffer | undefined): number {
   if (stored === undefined) return 0;
   try {

@@ -26,7 +26,7 @@ export function findRewriteOrder(db: string): RewriteKind | null {
   return (['compact', 'rekey'] as const).find((kind) => rewriteOrderFile(db, kind).exists()) ?? null;
 }
 
-/** The paths of the files of an order to change the key. */
+/** Lists the paths of the files of an order to change the key. */
 export function listRekeyOrderFiles(db: string): string[] {
   const { given, accepted, failed } = rewriteOrderFile(db, 'rekey');
   return [given, accepted, failed];

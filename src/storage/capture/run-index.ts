@@ -67,7 +67,7 @@ export function runIndexPath(db: string): string {
   return `${db}.runs`;
 }
 
-/** The files of an index. */
+/** Lists the files of an index. */
 export function listRunIndexFiles(db: string): string[] {
   return [runIndexPath(db), `${runIndexPath(db)}-lock`];
 }
@@ -174,7 +174,7 @@ export class RunIndex {
     return rows;
   }
 
-  /** A run's row; undefined if it does not exist. @throws RunIndexDamage */
+  /** Finds a run's row; undefined if it does not exist. @throws RunIndexDamage */
   find(runId: string): Buffer | undefined {
     const place = this.#names.get(this.#nameOf(runId));
     if (place === undefined) return undefined;
@@ -183,18 +183,18 @@ export class RunIndex {
     return this.#check(value);
   }
 
-  /** The figures whose first exchange is `from_id`; undefined if there are none. @throws RunIndexDamage */
+  /** Returns the figures whose first exchange is `from_id`; undefined if there are none. @throws RunIndexDamage */
   figures(from_id: number): Buffer | undefined {
     const value = this.#read(() => this.#figures.get(from_id));
     return value === undefined ? undefined : this.#check(value);
   }
 
-  /** All stored sums of cache misses. @throws RunIndexDamage */
+  /** Yields all stored sums of cache misses. @throws RunIndexDamage */
   *cacheParts(): Generator<KeptRow> {
     for (const { key, value } of this.#cache.getRange({})) yield { first_id: key, value: this.#check(value) };
   }
 
-  /** All stored sums of figures. @throws RunIndexDamage */
+  /** Yields all stored sums of figures. @throws RunIndexDamage */
   *figureParts(): Generator<KeptRow> {
     for (const { key, value } of this.#parts.getRange({})) yield { first_id: key, value: this.#check(value) };
   }

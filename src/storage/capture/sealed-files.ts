@@ -87,7 +87,8 @@ export class SealedFiles {
   }
 
   /**
-   * The numbers of the raw files that the unfinished files still need. @throws {import('./layout.ts').CaptureFileError}
+   * Lists the numbers of the raw files that the unfinished files still need.
+   * @throws {import('./layout.ts').CaptureFileError}
    */
   listWaitingFiles(): number[] {
     return this.#unfinished.flatMap(({ path }) => readWaitingFiles(path, this.#dataKey));
@@ -168,7 +169,7 @@ export class SealedFiles {
   }
 }
 
-/** The raw files that a file needs until it is sealed. */
+/** Reads the raw files that a file needs until it is sealed. */
 function readWaitingFiles(path: string, dataKey: Uint8Array | null): number[] {
   const env = openCaptureEnv(path, 'write', dataKey);
   try {

@@ -43,7 +43,7 @@ export class SecretSets {
     this.#alone = always.length === 0 ? NO_SECRETS : makeSecretSet(sortForms(this.#always));
   }
 
-  /** The set of these credentials. @param found credentials as received */
+  /** Returns the set of these credentials. @param found credentials as received */
   intern(found: readonly string[]): SecretSet {
     if (found.length === 0) return this.#alone;
     const key = found.join('\n');
@@ -77,7 +77,7 @@ function makeSecretSet(texts: string[]): SecretSet {
   };
 }
 
-/** What to search for. @param shapes whether to search for key shapes, too */
+/** Returns what to search for. @param shapes whether to search for key shapes, too */
 export function wantedOf(secrets: SecretSet, shapes: boolean): Wanted {
   return shapes ? secrets.with_keys : secrets.alone;
 }

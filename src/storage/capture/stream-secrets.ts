@@ -87,7 +87,9 @@ export function findSplitSecrets(body: Buffer, wanted: Wanted, work: Work = new 
   return found;
 }
 
-/** The index of the member whose name, with its quotation marks and colon, is at `at`; -1 if no member is there. */
+/**
+ * Finds the index of the member whose name, with its quotation marks and colon, is at `at`; -1 if no member is there.
+ */
 function findMember(body: Buffer, at: number): number {
   for (let number = 0; number < MEMBERS.length; number++) {
     const name = MEMBERS[number]!;
@@ -102,7 +104,7 @@ function isSpace(byte: number | undefined): boolean {
   return byte === 0x20 || byte === 0xa0 || (byte !== undefined && byte >= 0x09 && byte <= 0x0d);
 }
 
-/** The position of the closing quotation mark; -1 if it does not exist. */
+/** Finds the position of the closing quotation mark; -1 if it does not exist. */
 function findStringEnd(body: Buffer, start: number): number {
   let at = start;
   for (;;) {
@@ -132,7 +134,7 @@ function addPieces(range: ByteRange, pieces: Piece[], found: ByteRange[]): void 
   }
 }
 
-/** All ranges to mask in a text: whole secrets, and secrets in pieces. */
+/** Finds all ranges to mask in a text: whole secrets, and secrets in pieces. */
 function findAll(text: Buffer, wanted: Wanted, work: Work): ByteRange[] {
   return mergeRanges(findSecrets(text, wanted, work).concat(findSplitSecrets(text, wanted, work)));
 }
@@ -165,8 +167,8 @@ interface Frame {
 }
 
 /**
- * The range of the event's base64 in a payload: the last member of that name in the outermost object; null if it does
- * not exist.
+ * Finds the range of the event's base64 in a payload: the last member of that name in the outermost object; null if it
+ * does not exist.
  */
 function findWrapped(payload: Buffer): ByteRange | null {
   if (payload[0] !== OPENING) return null;

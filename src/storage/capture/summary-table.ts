@@ -42,12 +42,12 @@ export interface FactsRow {
   value: Buffer;
 }
 
-/** Id of the first exchange in the block of an id. */
+/** Returns the id of the first exchange in the block of an id. */
 export function blockStart(id: number, firstId: number): number {
   return Math.max(firstId, id - ((id - 1) % FACTS_PER_BLOCK));
 }
 
-/** Id of the last exchange in the block of an id. */
+/** Returns the id of the last exchange in the block of an id. */
 export function blockEnd(id: number): number {
   return id - ((id - 1) % FACTS_PER_BLOCK) + FACTS_PER_BLOCK - 1;
 }
@@ -87,14 +87,14 @@ export class SummaryTable {
     return readMetaNumber(this.#env, 'indexed', this.#firstId - 1);
   }
 
-  /** The summary; null for an exchange that could not be read, undefined for one that is not indexed. */
+  /** Reads the summary; null for an exchange that could not be read, undefined for one that is not indexed. */
   read(id: number): IndexedSummary | undefined {
     if (id < this.#firstId || id > this.#indexed) return undefined;
     const key = blockStart(id, this.#firstId);
     return this.readBlock(key)[id - key];
   }
 
-  /** The indexed summaries of one block, in order. The array is shared: copy it before changing it. */
+  /** Reads the indexed summaries of one block, in order. The array is shared: copy it before changing it. */
   readBlock(key: number): readonly IndexedSummary[] {
     if (this.#block?.key === key) return this.#block.summaries;
     const value = this.#env.facts.get(key);
@@ -110,9 +110,9 @@ export class SummaryTable {
   }
 
   /**
-   * The first indexed id from `id` on that may belong to the run; the id after the last indexed one if there is none.
-   * Skips blocks whose text does not contain the run's name, because parsing their summaries would take ten times as
-   * long.
+   * Finds the first indexed id from `id` on that may belong to the run; the id after the last indexed one if there is
+   * none. Skips blocks whose text does not contain the run's name, because parsing their summaries would take ten times
+   * as long.
    */
   findRun(id: number, runId: string): number {
     const name = Buffer.from(`"run_id":${JSON.stringify(runId)}`);
@@ -132,7 +132,7 @@ export class SummaryTable {
     return value === undefined || unpackRow(value).includes(name);
   }
 
-  /** The moves of turns to another run that were caused by turns after the exchange `after`. */
+  /** Reads the moves of turns to another run that were caused by turns after the exchange `after`. */
   readMoves(after: number): RunMoves {
     const { moves, forgotten_to } = this.readAllMoves();
     return { moves: moves.filter(({ at }) => at > after), forgotten_to };
@@ -145,12 +145,12 @@ export class SummaryTable {
   }
 }
 
-/** The row of a block: all of its summaries, or those so far. */
+/** Makes the row of a block: all of its summaries, or those so far. */
 export function encodeBlockRow(key: number, summaries: readonly IndexedSummary[]): FactsRow {
   return { key, value: compressZstd(Buffer.from(JSON.stringify(summaries), 'utf8')) };
 }
 
-/** The row of a single summary in the last block. */
+/** Makes the row of a single summary in the last block. */
 export function encodeSummaryRow(key: number, summary: IndexedSummary): FactsRow {
   const value =
     summary === null ? encodeBlockRow(key, [null]).value : Buffer.from(JSON.stringify(summary), 'utf8');

@@ -11,7 +11,7 @@ import type { LiveFile } from './live-file.ts';
 import { CaptureReader } from './reader.ts';
 import { type DecodeExchange, decodeSafely } from './stored-copy.ts';
 
-/** A mark that shows whether an id still means the same exchange after a file was replaced. */
+/** Computes a mark that shows whether an id still means the same exchange after a file was replaced. */
 export function markExchange({
   started_at,
   duration_ms,

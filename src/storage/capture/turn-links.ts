@@ -4,10 +4,11 @@
  * Grouping. A turn without `x-svc-run` belongs to the run that its client's own headers name
  * (src/domain/client-run.ts). Without such headers, it belongs to the run of the earlier turn whose conversation it
  * continues. The evidence that a turn continues another one, strongest first:
- *   1. the turn's longest prefix that reaches its last answer or beyond, and equals an earlier request with its answer;
+ *   1. the longest prefix of the turn's conversation that includes its last answer, and equals an earlier request, with
+ *      or without the answer to that request;
  *   2. the turn's last answer alone: the client has rewritten or dropped the earlier messages;
- *   3. the longest shorter prefix that equals an earlier request, with or without its answer (the client has
- *      changed the answer).
+ *   3. the longest shorter prefix that equals an earlier request, with or without the answer to that request (the
+ *      client has changed a later answer).
  * A request that repeats an earlier one continues it if the earlier one failed and was not retried yet. Otherwise only
  * shorter prefixes count as evidence. Without any evidence, the request starts a run. So a first message that is sent
  * again starts a new run. So does a conversation that begins anew, such as that of a sub-agent, or after the client has
@@ -61,9 +62,9 @@ export interface Correction {
 
 /** The summaries of the linked turns. */
 interface LinkedSummaries {
-  /** The run of an indexed turn; null if it has none, undefined if the turn is not in this file. */
+  /** Reads the run of an indexed turn; null if it has none, undefined if the turn is not in this file. */
   readRun(id: number): string | null | undefined;
-  /** The decoder's result for an exchange of this file; null if it is not readable. */
+  /** Reads the decoder's result for an exchange of this file; null if it is not readable. */
   readEntry(id: number): LinkEntry | null;
   /** Corrects an indexed turn. @returns false if it has no summary in this file, or is not indexed yet */
   correct(id: number, correction: Correction): boolean;
@@ -109,7 +110,7 @@ export class TurnLinks {
     this.#stored = stored;
   }
 
-  /** The rows to write. The caller writes them, and then calls {@link settle}. */
+  /** Lists the rows to write. The caller writes them, and then calls {@link settle}. */
   listChanges(): LinkChanges {
     const encode = (turn: Turn): TurnRow => ({ key: turn.id, value: encodeTurn(turn) });
     return { added: this.#added.map(encode), changed: [...this.#changed].map(encode), moves: this.#moves };
@@ -155,7 +156,7 @@ export class TurnLinks {
     return { run_id: turn.known_run, follows: turn.follows };
   }
 
-  /** The latest turns with their runs, for `tails` in the next file. */
+  /** Lists the latest turns with their runs, for `tails` in the next file. */
   listCarried(): TurnRow[] {
     return this.#turns()
       .listLatest(INDEXED_TURNS_CARRIED)
@@ -174,7 +175,7 @@ export class TurnLinks {
     return key;
   }
 
-  /** The turn that a request continues, among those that arrived earlier; null if the request starts a run. */
+  /** Finds the turn that a request continues, among those that arrived earlier; null if the request starts a run. */
   #findBefore(entry: LinkEntry, place: TurnPlace): FoundTurn | null {
     const { conversation, last_answer_alone: alone = null, last_answer_at: at = -1 } = entry;
     const sketch = entry.sketchSystem ?? ((): string => '');
@@ -274,7 +275,7 @@ export class TurnLinks {
     if (!isStart) this.#nameTree(oldRoot, late);
   }
 
-  /** The first known turn of a turn's conversation. */
+  /** Returns the first known turn of a turn's conversation. */
   #rootOf(turn: Turn): Turn {
     const turns = this.#turns();
     let root = turn;
@@ -322,7 +323,7 @@ export class TurnLinks {
     return turn.run_id ?? turn.known_run ?? this.#summaries.readRun(turn.id) ?? null;
   }
 
-  /** The turns, read from the file at the first use. */
+  /** Returns the turns, read from the file at the first use. */
   #turns(): TurnMap {
     if (this.#turnMap !== null) return this.#turnMap;
     const latest: Turn[] = [];
@@ -349,7 +350,7 @@ export class TurnLinks {
     return map;
   }
 
-  /** The sketch of a turn that is not in memory: its own, or that of the first turn of its run. */
+  /** Reads the sketch of a turn that is not in memory: its own, or that of the first turn of its run. */
   #readSketch(id: number): string {
     for (let at = id; ; ) {
       const value = this.#tails.get(at);
@@ -393,7 +394,7 @@ function makeTurn(
   };
 }
 
-/** The keys by which a turn that is stored late is found to be the one that this turn continues. */
+/** Makes the keys by which a turn that is stored late is found to be the one that this turn continues. */
 function findWanted(entry: LinkEntry, strength: LinkStrength, keyOf: (hash: string) => string): WantedKeys {
   const { conversation, last_answer_at: at = -1, last_answer_alone: alone } = entry;
   const hasHistory = conversation.length > 1;

@@ -249,7 +249,7 @@ export class TurnMap {
   }
 
   /**
-   * The turn that a request with this key continues, or null.
+   * Finds the turn that a request with this key continues; null if there is none.
    * @param at the place of the request
    * @param sketch computes the sketch of the request's system prompt
    * @param isWhole true: the key is that of the whole request. An unanswered turn is then found only if it failed
@@ -267,12 +267,12 @@ export class TurnMap {
     return equal.length === 0 ? null : choose(equal, key, at, sketch, isWhole);
   }
 
-  /** Known turns that look for this key. */
+  /** Lists the known turns that look for this key. */
   listWanting(key: string): readonly Turn[] {
     return this.#byWanted.get(key);
   }
 
-  /** Known turns with this key. */
+  /** Lists the known turns with this key. */
   listWith(key: string): readonly Turn[] {
     return this.#byKey.get(key);
   }

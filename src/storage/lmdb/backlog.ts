@@ -231,7 +231,9 @@ function keepChange(change: Change, log: Buffer, end: number): Change {
   return op === 'add' ? { op, database, key, counts: { ...change.counts } } : change;
 }
 
-/** The number of the log's last record that is in the database; null if the log was never used with this database. */
+/**
+ * Reads the number of the log's last record that is in the database; null if the log was never used with this database.
+ */
 function readTaken(environment: Environment, identity: Buffer): number | null {
   return environment.named(TAKEN).get(identity)?.readDoubleBE() ?? null;
 }

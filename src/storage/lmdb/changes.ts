@@ -114,7 +114,7 @@ export function applyChange(environment: Environment, change: Change): void {
 /** Number of bytes of the longest change without database name, key and value. */
 const CHANGE_HEAD_BYTES = 8;
 
-/** Bytes that {@link writeChange} writes for a put or a removal. */
+/** Counts the bytes that {@link writeChange} writes for a put or a removal. */
 export function changeBytes(change: Extract<Change, { op: 'put' | 'remove' }>): number {
   const value = change.op === 'put' ? change.value.length : 0;
   return CHANGE_HEAD_BYTES + nameBytes(change.database).length + change.key.length + value;

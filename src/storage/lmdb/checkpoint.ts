@@ -62,7 +62,7 @@ interface CheckpointSlot {
   head: HeadCopy;
 }
 
-/** Path of a database file's checkpoint. */
+/** Returns the path of a database file's checkpoint. */
 export function checkpointPath(path: string): string {
   return `${path}-safe`;
 }
@@ -143,7 +143,9 @@ export function needsRestore(path: string, bootId = readBootId()): boolean {
   }
 }
 
-/** The checkpoint of the file at the path if it was made before the last restart of the machine; otherwise null. */
+/**
+ * Finds the checkpoint of the file at the path if it was made before the last restart of the machine; otherwise null.
+ */
 function findStale(path: string, bootId: string): CheckpointSlot | null {
   const slot = existsSync(path) ? readCheckpoint(path) : null;
   if (slot === null || bootId === '' || slot.boot_id === '' || slot.boot_id === bootId) return null;

@@ -71,7 +71,7 @@ export function writeMark(environment: Environment): void {
   environment.named(DELETION_MARK).putSync(MARK, Buffer.from([1]));
 }
 
-/** The table of the mark; null in a file without one. */
+/** Opens the table of the mark; null in a file without one. */
 export function openMarks(root: Root): Database<Buffer, Buffer> | null {
   // Without this check, opening the table would create it.
   return listTables(root).includes(DELETION_MARK) ? root.openDB<Buffer, Buffer>(TABLE) : null;
@@ -87,7 +87,7 @@ export function removeMark(marks: Database<Buffer, Buffer>): void {
   marks.removeSync(MARK);
 }
 
-/** The names of a file's tables. */
+/** Lists the names of a file's tables. */
 export function listTables(root: Root): string[] {
   return [...root.getKeys({})].map((key) => key.toString().replace(/\0$/, ''));
 }

@@ -117,7 +117,7 @@ export class Environment {
     return opened.get(this.path)?.environment === this;
   }
 
-  /** A named database with keys and values as bytes; created if missing. */
+  /** Opens a named database with keys and values as bytes. Creates it if it is missing. */
   named(name: string): BinaryDatabase {
     let database = this.#named.get(name);
     if (database === undefined) {

@@ -151,7 +151,7 @@ export interface HeadCopy {
   bytes: Buffer;
 }
 
-/** The trees of a copied head. */
+/** Reads the trees of a copied head. */
 export function readRoots({ page_size, bytes }: HeadCopy): TreeRoots {
   return {
     page_size,

@@ -14,7 +14,7 @@ import { dirname } from 'node:path';
 import { open } from 'lmdb';
 import { describePlan, planPath } from '../plan-file.ts';
 
-/** The path of a new file until it is complete. */
+/** Returns the path of a new file until it is complete. */
 export function draftPath(path: string): string {
   return `${path}.new`;
 }
@@ -42,7 +42,7 @@ export function refuseReplacement(path: string): void {
     );
 }
 
-/** The inode of the file at a path; null if it is missing. */
+/** Reads the inode of the file at a path; null if it is missing. */
 export function readFileNumber(path: string): bigint | null {
   return statSync(path, { bigint: true, throwIfNoEntry: false })?.ino ?? null;
 }

@@ -260,12 +260,12 @@ function dropSuperseded(changes: readonly Change[]): readonly Change[] {
   return kept.reverse();
 }
 
-/** The part of a key that identifies the actor. */
+/** Returns the part of a key that identifies the actor. */
 function addressOf(key: Buffer): string {
   return key.toString('latin1', 0, key.length - NUMBER_BYTES);
 }
 
-/** The beginning of an actor's keys. */
+/** Encodes the beginning of an actor's keys. */
 export function encodeActor(kind: string, key: string): Buffer {
   return encodeKey(kind, key, 0).subarray(0, -NUMBER_BYTES);
 }
@@ -282,12 +282,12 @@ export function encodeKey(kind: string, key: string, number: number): Buffer {
   return encoded;
 }
 
-/** The kind of actor whose history has this key. */
+/** Returns the kind of actor whose history has this key. */
 export function kindOf(key: Buffer): string {
   return key.toString('utf8', 1, 1 + key[0]!);
 }
 
-/** The part of the key that all keys of the actor's history begin with. */
+/** Returns the part of the key that all keys of the actor's history begin with. */
 export function actorOf(key: Buffer): Buffer {
   return key.subarray(0, -NUMBER_BYTES);
 }

@@ -73,7 +73,7 @@ export class FileSealing implements ValueCodec {
     this.#identity = identity;
   }
 
-  /** The associated data that binds a value to its place. */
+  /** Returns the associated data that binds a value to its place. */
   placeOf(table: string, key: Key): Buffer {
     const name = Buffer.byteLength(table, 'latin1');
     const isNumber = typeof key === 'number';

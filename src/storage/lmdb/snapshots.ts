@@ -11,7 +11,7 @@ export interface OpenSnapshot {
 
 type WithReaders = Pick<RootDatabase, 'readerList'>;
 
-/** The read transactions of all processes, including those of other containers that share the file. */
+/** Lists the read transactions of all processes, including those of other containers that share the file. */
 export function listReads(root: WithReaders): OpenSnapshot[] {
   // After a title, the list has a line for each reader: process, thread and transaction ("-" if it has none open).
   return [...root.readerList().matchAll(/^ *(\d+) +([0-9a-f]+) +(\d+)$/gm)].map(([, pid, thread, txn]) => ({
@@ -21,7 +21,7 @@ export function listReads(root: WithReaders): OpenSnapshot[] {
   }));
 }
 
-/** The transactions whose snapshots readers of any process have open. */
+/** Lists the transactions whose snapshots readers of any process have open. */
 export function listSnapshots(root: WithReaders): number[] {
   return listReads(root).map(({ txn }) => txn);
 }

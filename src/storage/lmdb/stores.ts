@@ -25,13 +25,13 @@ export function databasePaths(dataDir: string, dataKey: Uint8Array | null = null
   return { main: join(dataDir, 'main.mdb'), runs: join(dataDir, 'runs.mdb'), data_key: dataKey };
 }
 
-/** Path of the view of rows that several boxes share. */
+/** Returns the path of the view of rows that several boxes share. */
 export function viewPath(dataDir: string): string {
   return join(dataDir, 'shared.mdb');
 }
 
 /**
- * The paths for readers of rows about runs. On a box that shares its rows, both are the path of its view, which
+ * Returns the paths for readers of rows about runs. On a box that shares its rows, both are the path of its view, which
  * contains these rows.
  */
 export function wordPaths(dataDir: string, dataKey: Uint8Array | null): DatabasePaths {
@@ -41,7 +41,7 @@ export function wordPaths(dataDir: string, dataKey: Uint8Array | null): Database
 }
 
 /**
- * The paths for the threads of a service.
+ * Returns the paths for the threads of a service.
  * @param seat connection to the store thread; null: rows are not shared
  */
 export function servicePaths(
@@ -53,14 +53,14 @@ export function servicePaths(
   return seat === null ? own : { ...own, main: view, runs: view, seat };
 }
 
-/** Path of a host's redo log: acknowledged commits that `runs.mdb` does not contain yet (backlog.ts). */
+/** Returns the path of a host's redo log: acknowledged commits that `runs.mdb` does not contain yet (backlog.ts). */
 export function redoLogPath({ runs }: DatabasePaths, host: number): string {
   return `${runs.replace(/\.mdb$/, '')}.${host}.redo`;
 }
 
 const NO_NAMES: ReadonlySet<string> = new Set();
 
-/** All redo logs beside the database, because an earlier process may have had more hosts. */
+/** Finds all redo logs beside the database, because an earlier process may have had more hosts. */
 export function findRedoLogs({ runs }: DatabasePaths): string[] {
   const folder = dirname(runs);
   const stem = basename(runs).replace(/\.mdb$/, '');

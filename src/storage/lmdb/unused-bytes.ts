@@ -186,7 +186,7 @@ class UnusedBytes {
     return readHeads(this.#file, this.#path);
   }
 
-  /** The transactions whose snapshots readers of any process have open. */
+  /** Lists the transactions whose snapshots readers of any process have open. */
   #listSnapshots(): number[] {
     this.#root.readerCheck();
     return listSnapshots(this.#root);

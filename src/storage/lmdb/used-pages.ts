@@ -137,7 +137,7 @@ function* readTreePage(
   }
 }
 
-/** The overflow pages of a value that is too long for its row's page. */
+/** Reads the overflow pages of a value that is too long for its row's page. */
 function readLongValue(page: Buffer, node: number, data: number, pages_there: number): UsedPages {
   if (data + OVERFLOW_COUNT_AT + 8 > page.length) throw new DamagedTreeError('a value outside its page');
   const first = page.readBigUInt64LE(data);

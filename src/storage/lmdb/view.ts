@@ -336,7 +336,7 @@ function changeOf({ table: database, key, value }: StoredRow): Change {
   return value === null ? { op: 'remove', database, key } : { op: 'put', database, key, value };
 }
 
-/** The smallest key that is greater than `key`. */
+/** Returns the smallest key that is greater than `key`. */
 function keyAfter(key: Buffer): Buffer {
   return Buffer.concat([key, Buffer.of(0)]);
 }
