@@ -136,7 +136,7 @@ export function findBackedUp(source: string, { name, bytes }: FileEntry): string
   return path;
 }
 
-/** The path to which a restore copies a file of each kind. */
+/** Returns the path to which a restore copies a file of each kind. */
 export function placeOf(
   { name, kind }: Pick<FileEntry, 'name' | 'kind'>,
   { data_dir, capture_db }: BackupSource,

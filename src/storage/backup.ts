@@ -122,14 +122,14 @@ function findDatabases(dataDir: string): Source[] {
 }
 
 /**
- * The redo logs. They contain acknowledged writes that may be missing in the database if a process is running or was
- * killed.
+ * Finds the redo logs. They contain acknowledged writes that may be missing in the database if a process is running or
+ * was killed.
  */
 function findRedo(dataDir: string): Source[] {
   return findRedoLogs(databasePaths(dataDir)).map((path) => ({ path, name: basename(path), kind: 'redo' }));
 }
 
-/** Attachments and secrets. */
+/** Finds the attachments and the secrets. */
 function findFiles(dataDir: string, captureDb: string): Source[] {
   const sources: Source[] = [];
   const folder = attachmentsFolder(captureDb);

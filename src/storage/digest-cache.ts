@@ -83,7 +83,7 @@ export class DigestCache {
     return this.#bytes;
   }
 
-  /** The digest for the key; undefined if none is stored for this state of the run. */
+  /** Reads the digest for the key; undefined if none is stored for this state of the run, or if it is damaged. */
   get(key: DigestKey): unknown {
     const id = idOf(key.key);
     this.#asked.add(numberOf(id));
@@ -161,7 +161,7 @@ export class DigestCache {
   }
 }
 
-/** A short row key. */
+/** Returns a short row key. */
 function idOf(key: string): string {
   return createHash('sha256').update(key).digest('base64url').slice(0, 27);
 }

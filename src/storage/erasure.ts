@@ -288,7 +288,7 @@ class Selection {
     this.#progress(path, this.#done, this.#of);
   }
 
-  /** A run and all its descendants, such as the runs of its sub-agents. */
+  /** Lists a run and all its descendants, such as the runs of its sub-agents. */
   async #listFamily(paths: readonly string[], runId: string): Promise<Set<string>> {
     const { data_key } = this.#options;
     const children = new Map<string, Set<string>>();
@@ -313,7 +313,7 @@ class Selection {
     return family;
   }
 
-  /** The exchanges of a file that match the target. @param all collects their ids */
+  /** Finds the exchanges of a file that match the target. @param all collects their ids */
   async #select(path: string, runs: ReadonlySet<string>, all: Set<number>): Promise<Omit<FilePlan, 'path'>> {
     const { target, data_key } = this.#options;
     const skipped = () => {

@@ -14,7 +14,7 @@ export function planPath(dataDir: string): string {
   return join(dataDir, 'rekey.json');
 }
 
-/** The reason why the data can be neither read nor written now. */
+/** Returns the reason why the data can be neither read nor written now. */
 export function describePlan(dataDir: string): string {
   return `the data in ${dataDir} is being rewritten (understudy rekey, understudy erase), or the rewriting was interrupted and the next start completes or undoes it`;
 }

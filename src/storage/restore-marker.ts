@@ -20,14 +20,14 @@ interface RestoreMarker {
   files: { name: string; kind: string }[];
 }
 
-/** Path of the marker for a database, or for a file that was sealed from it. */
+/** Returns the path of the marker for a database, or for a file that was sealed from it. */
 function markerPath(db: string): string {
   const extension = extname(db);
   const stem = db.slice(0, db.length - extension.length);
   return `${stem.replace(/\.\d+-\d+(?:\.sealing)?$/, '')}.restoring`;
 }
 
-/** The paths of all markers. The first is checked first, and removed last. */
+/** Returns the paths of all markers. The first is checked first, and removed last. */
 function markerPaths({ data_dir, capture_db }: Pick<RestoreMarker, 'data_dir' | 'capture_db'>): string[] {
   return [...new Set([join(data_dir, 'main.mdb'), join(data_dir, 'runs.mdb'), capture_db].map(markerPath))];
 }

@@ -23,12 +23,12 @@ const FORMAT = 'understudy_retention_clock_v1';
 const CONFIRM =
   'understudy retention shows the details, and understudy retention --confirm accepts the present clock';
 
-/** Path of the note for runs, traces and findings. */
+/** Returns the path of the note for runs, traces and findings. */
 export function recordsNotePath(dataDir: string): string {
   return join(dataDir, 'retention-clock');
 }
 
-/** Path of the note for captures. */
+/** Returns the path of the note for captures. */
 export function capturesNotePath(captureDb: string): string {
   return `${captureDb}.retention-clock`;
 }
@@ -156,7 +156,7 @@ export class RetentionClock {
   }
 }
 
-/** The verdict in words; '' for an accepted clock. */
+/** Returns the verdict in words; '' for an accepted clock. */
 export function describeVerdict({ verdict }: Pick<ClockJudgement, 'verdict'>): string {
   switch (verdict) {
     case 'accepted':

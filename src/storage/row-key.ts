@@ -27,7 +27,7 @@ export function encodeRowKey(key: RowKey): Buffer {
   return encoded;
 }
 
-/** The first key after all keys that begin with the given parts. */
+/** Makes the first key after all keys that begin with the given parts. */
 export function encodePrefixEnd(prefix: RowKey): Buffer {
   const encoded = encodeParts(prefix, 1);
   encoded[encoded.length - 1] = AFTER_ALL;

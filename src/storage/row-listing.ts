@@ -32,7 +32,7 @@ interface ListingPlan<Value> {
   table: string;
   lists: string;
   keysOf(row: Row<Value>): readonly RowKey[];
-  /** The value stored in a list for a row. */
+  /** Returns the value stored in a list for a row. */
   listed(value: Value): unknown;
 }
 

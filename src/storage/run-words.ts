@@ -123,14 +123,14 @@ class FolderWords {
     for (const [runId, marks] of this.#readMarks([])) tell(runId, marks);
   }
 
-  /** The current marks of a run; null if it has none. */
+  /** Returns the current marks of a run; null if it has none. */
   marksNow(runId: string): RunMarks | null {
     return this.#readMarks([runId]).get(runId) ?? null;
   }
 
   /**
-   * The marks that count for captured runs. If several organizations marked a run, the marks that were changed last
-   * count.
+   * Reads the marks that count for captured runs. If several organizations marked a run, the marks that were changed
+   * last count.
    * @param prefix of the keys
    */
   #readMarks(prefix: readonly string[]): Map<string, RunMarks> {
@@ -273,7 +273,7 @@ export class StoredRunWords {
     this.#folders = paths.map((folder) => new FolderWords(folder, speaks, this.changes));
   }
 
-  /** The outcome and the marks of a run. @throws RunWordsError */
+  /** Returns the outcome and the marks of a run. @throws RunWordsError */
   of(runId: string): RunWords {
     const outcomes = this.#folders
       .map((folder) => folder.outcomeOf(runId))
@@ -284,7 +284,7 @@ export class StoredRunWords {
   }
 
   /**
-   * The outcomes and marks of all runs of a command.
+   * Returns the outcomes and marks of all runs of a command.
    * @param runs finds a captured run by its id; undefined for an unknown id
    * @throws RunWordsError
    */
@@ -313,12 +313,12 @@ export class StoredRunWords {
     return isMore;
   }
 
-  /** The reported runs that count for captured ones, in any order. */
+  /** Yields the reported runs that count for captured ones, in any order. */
   *reported(): Generator<ReportedRun> {
     for (const folder of this.#folders) for (const runs of folder.reported) yield* runs.values();
   }
 
-  /** A reported run by its id; if there are several, one that did not succeed. */
+  /** Returns a reported run by its id; if there are several, one that did not succeed. */
   reportedOf(runId: string): ReportedRun | undefined {
     let found: ReportedRun | undefined;
     for (const folder of this.#folders)
@@ -329,7 +329,7 @@ export class StoredRunWords {
     return found;
   }
 
-  /** The reported runs with an id, one for each organization that used it. */
+  /** Returns the reported runs with an id, one for each organization that used it. */
   allReportedOf(runId: string): ReportedRun[] {
     const found: ReportedRun[] = [];
     for (const folder of this.#folders)
@@ -364,7 +364,7 @@ function marksIn({ mark, tags, note, feedback_score }: RunMarks): RunMarks {
   return { mark, tags, note, feedback_score };
 }
 
-/** An outcome other than success, if there is one. */
+/** Returns an outcome other than success if there is one, and otherwise success. */
 function worst(outcomes: readonly string[]): string {
   return outcomes.find((outcome) => outcome !== 'success') ?? 'success';
 }

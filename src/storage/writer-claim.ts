@@ -88,7 +88,7 @@ export async function claimWriter(path: string, options: WriterClaimOptions): Pr
 const NO_CLAIM: WriterClaim = { announceEnd: () => {}, release: async () => {} };
 
 /**
- * The socket's name: the same for every spelling of a file's path. Creates the file's folder if it is missing.
+ * Returns the socket's name: the same for every spelling of a file's path. Creates the file's folder if it is missing.
  * @returns null if the folder cannot be created or examined
  */
 export function claimAddress(path: string): string | null {

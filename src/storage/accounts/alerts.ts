@@ -152,7 +152,7 @@ export class TableAlertWork extends TableAlertReads implements AlertWork {
   }
 }
 
-/** The fields of an alert for the audit log, without secrets. */
+/** Returns the fields of an alert for the audit log, without secrets. */
 function outlineAlert({ name, is_on, measure, query, fires, threshold, destinations }: AlertRow) {
   return { name, is_on, measure, query, fires, threshold, targets: destinations.map(nameTarget) };
 }

@@ -101,8 +101,8 @@ function writeRow(tx: TableTransaction, run: MarkedRun, row: RunMarkRow): void {
 }
 
 /**
- * The fields for the audit log. They contain no texts of users, because texts would stay in the log after the run is
- * erased.
+ * Returns the fields for the audit log. They contain no texts of users, because texts would stay in the log after the
+ * run is erased.
  */
 function describe({ mark, tags, note, feedback_score }: RunMarks) {
   return { mark, tags: tags.length, has_note: note !== '', feedback_score };

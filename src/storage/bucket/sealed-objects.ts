@@ -30,7 +30,7 @@ export class SealedObjects {
     }
   }
 
-  /** A name for the content with this digest. With a key, the name does not reveal the digest. */
+  /** Returns a name for the content with this digest. With a key, the name does not reveal the digest. */
   nameOf(digest: string): string {
     return this.#key === null ? digest : this.#key.nameOf('bucket', digest);
   }

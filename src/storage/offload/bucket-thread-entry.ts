@@ -41,7 +41,7 @@ function noteBegun(sync: SharedArrayBuffer): void {
 }
 
 const start = workerData as BucketStart | null;
-// A test may import this file outside of such a thread.
+// A test may import this file on another thread.
 if (parentPort !== null && start?.place !== undefined) {
   const port = parentPort;
   const work = new BucketWork(start.place, () => openStore(start.place), start.stopping);

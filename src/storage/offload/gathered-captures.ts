@@ -196,7 +196,7 @@ function addFile(registry: GatheredRegistry, entry: GatheredGateway, file: Offlo
   ].sort((a, b) => a.first_id - b.first_id);
 }
 
-/** The message of a StoreError. @throws any other error */
+/** Returns the message of a StoreError. @throws any other error */
 function describe(thrown: unknown): string {
   if (thrown instanceof StoreError) return thrown.message;
   throw thrown;

@@ -151,8 +151,9 @@ export class GatheredFiles {
   }
 
   /**
-   * A time by which all exchanges with lower ids had ended, in milliseconds since the epoch: the latest end in the file
-   * of `id` and the files before it. −Infinity if there are no files. Needed because ids are not in the order of time.
+   * Returns a time by which all exchanges with lower ids had ended, in milliseconds since the epoch: the latest end in
+   * the file of `id` and the files before it. −Infinity if there are no files. Needed because ids are not in the order
+   * of time.
    */
   endedBefore(id: number): number {
     const behind = this.#parts.findIndex(({ last_id }) => last_id >= id);
@@ -241,7 +242,7 @@ export class GatheredFiles {
     this.#epoch += 1;
   }
 
-  /** The name that a gateway uses for a run; null: it has no such run. */
+  /** Returns the name that a gateway uses for a run; null: it has no such run. */
   #ownName({ gateway }: GatheredPart, runId: string): string | null {
     const named = readFoundRun(runId);
     if (named === null) {
@@ -260,7 +261,7 @@ export class GatheredFiles {
     return id === null ? `${runId}_${part.gateway}` : foundRunId(id);
   }
 
-  /** The local id of an exchange; null if its file was never fetched. */
+  /** Returns the local id of an exchange; null if its file was never fetched. */
   #shownId({ gateway, shift, first_id, last_id }: GatheredPart, id: number): number | null {
     // Most names and links refer to exchanges in the same file.
     if (id + shift >= first_id && id + shift <= last_id) return id + shift;
@@ -323,7 +324,7 @@ function skipDamage<T>(read: () => T): T | undefined {
   }
 }
 
-/** A text that is different after the file was replaced. */
+/** Computes a text that is different after the file was replaced. */
 function markOf(path: string): string {
   const stat = statSync(path, { bigint: true, throwIfNoEntry: false });
   return stat === undefined ? 'missing' : `${stat.ino} ${stat.mtimeNs}`;

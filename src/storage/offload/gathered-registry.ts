@@ -51,7 +51,7 @@ export function registryPath(folder: string): string {
   return join(folder, 'gathered.json');
 }
 
-/** Path of the local database with a gateway's captures. */
+/** Returns the path of the local database with a gateway's captures. */
 export function gatheredDb(folder: string, gateway: string): string {
   return join(folder, gateway, 'capture.mdb');
 }

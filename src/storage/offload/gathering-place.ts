@@ -8,13 +8,13 @@ export interface GatheringPlace {
   folder: string;
 }
 
-/** The folder for captures from a place. Commands and the service use the same folder. */
+/** Returns the folder for captures from a place. Commands and the service use the same folder. */
 export function gatheringFolder(dataDir: string, place: string): string {
   const name = createHash('sha256').update(new URL(place).href.replace(/\?$/, '')).digest('hex').slice(0, 16);
   return join(dataDir, 'bucket-captures', name);
 }
 
-/** The path after which the run index of gathered captures is named. */
+/** Returns the path after which the run index of gathered captures is named. */
 export function gatheredListDb(folder: string): string {
   return join(folder, 'gathered.mdb');
 }

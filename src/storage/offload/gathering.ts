@@ -65,7 +65,7 @@ export class Gathering {
     this.#timer = setTimeout(() => void this.#look(), LOOK_MS).unref();
   }
 
-  /** Up to when the captures of each gateway were fetched, and failures. */
+  /** Describes up to when the captures of each gateway were fetched, and which failures occurred. */
   state(): CaptureReaderSource {
     const { failure, gateways: failures } = this.#report;
     const gateways = this.files.sources.map((source) => ({

@@ -137,7 +137,7 @@ export function noteReplaced(path: string, isMeant: (firstId: number) => boolean
   writeNote(path, note);
 }
 
-/** An empty note, with a new name for this gateway. */
+/** Returns an empty note, with a new name for this gateway. */
 export function beginNote(place: string): OffloadNote {
   const host = hostname()
     .toLowerCase()
@@ -151,12 +151,12 @@ export function manifestName(gateway: string): string {
   return `captures/${gateway}/manifest`;
 }
 
-/** The object's name for a part of the file without its blocks. */
+/** Returns the object's name for a part of the file without its blocks. */
 export function indexName({ folder }: Pick<OffloadedFile, 'folder'>, at: number): string {
   return `${folder}/index-${at}`;
 }
 
-/** The object's name for a part of a segment of the full-text index. */
+/** Returns the object's name for a part of a segment of the full-text index. */
 export function textName(
   { folder }: Pick<OffloadedFile, 'folder'>,
   firstId: number,

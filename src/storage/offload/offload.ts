@@ -62,7 +62,7 @@ interface OffloadHost {
    * indexed.
    */
   isSearchable(file: SealedFile): boolean;
-  /** When the first exchange of the live file began; null for an empty file. */
+  /** Reads when the first exchange of the live file began; null for an empty file. */
   readFirstStart(): Promise<number | null>;
 }
 
@@ -508,7 +508,7 @@ export class Offload {
     );
   }
 
-  /** The current progress. Does not access the bucket. */
+  /** Returns the current progress. Does not access the bucket. */
   state(): OffloadState {
     const state: OffloadState = {
       waiting_files: 0,

@@ -70,7 +70,7 @@ export function readAttachmentPlace(env: CaptureEnv, name: string): AttachmentPl
   return row === undefined ? null : parsePlace(name, row);
 }
 
-/** All attachments of the file, in the order of their names and places. */
+/** Yields all attachments of the file, in the order of their names and places. */
 export function* listAttachmentPlaces(env: CaptureEnv): Generator<AttachmentPlace> {
   for (const { key, value } of env.meta.getRange({ start: ATTACHMENT, snapshot: false })) {
     if (!key.startsWith(ATTACHMENT)) return;
@@ -104,7 +104,7 @@ export class OffloadedFiles {
   }
 
   /**
-   * Size of a file's packs in the bucket, including those of attachments.
+   * Returns the size of a file's packs in the bucket, including those of attachments.
    * @returns null for a file that has its blocks or does not exist
    * @throws CaptureFileError
    */
@@ -132,12 +132,12 @@ function sumBytes({ packs, attachments }: OffloadedContent): number {
   return [...packs, ...attachments].reduce((sum, [bytes]) => sum + bytes, 0);
 }
 
-/** The name of a pack of attachments in the bucket. */
+/** Returns the name of a pack of attachments in the bucket. */
 export function attachmentPackName({ folder }: Pick<OffloadedContent, 'folder'>, pack: number): string {
   return `${folder}/attachments-${pack}`;
 }
 
-/** The name of a pack in the bucket. */
+/** Returns the name of a pack in the bucket. */
 export function packName({ folder }: Pick<OffloadedContent, 'folder'>, pack: number): string {
   return `${folder}/${pack}`;
 }

@@ -42,7 +42,7 @@ export function allowFetching(may: boolean): void {
   mayFetch = may;
 }
 
-/** The name of an object's copy in the cache. */
+/** Returns the name of an object's copy in the cache. */
 function cacheName(object: string): string {
   return `${basename(dirname(object))}-${basename(object)}`;
 }

@@ -85,7 +85,7 @@ export async function makeDraft(options: DraftOptions): Promise<Omit<PlannedFile
   }
 }
 
-/** When the first exchange began and the last one ended; null if the index is incomplete. */
+/** Reads when the first exchange began and the last one ended; null if the index is incomplete. */
 function readSpan(env: CaptureEnv, path: string): Pick<OffloadedContent, 'from_ms' | 'to_ms'> | null {
   const blocks = new BlockReader(env, path, CACHE_BYTES);
   const [firstId, lastId] = [blocks.readFirstId(), blocks.readLastId()];
@@ -147,7 +147,7 @@ export class PackBuilder {
     this.content = readOffloadedFile(this.#draft)!;
   }
 
-  /** The packs of attachments, in order. @throws StaleDraftError */
+  /** Returns the packs of attachments, in order. @throws StaleDraftError */
   attachments(): Generator<Buffer> {
     return cutPacks(this.#attachments, [...listAttachmentPlaces(this.#draft)]);
   }

@@ -28,7 +28,7 @@ import {
 import { readOffloadedFile } from './offloaded-file.ts';
 import { removeFile } from './pack-files.ts';
 
-/** The names of the gateways in a bucket. @throws StoreError */
+/** Lists the names of the gateways in a bucket. @throws StoreError */
 export async function listGateways(store: ObjectStore): Promise<string[]> {
   const names: string[] = [];
   for await (const { name } of store.list(GATEWAYS)) {

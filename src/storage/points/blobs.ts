@@ -85,7 +85,7 @@ export class Blobs {
     return { ...file, bytes, page_bytes, digest, layers: [{ name: layer, pieces }] };
   }
 
-  /** The number of pieces of a layer; null if the layer is not complete. */
+  /** Reads the number of pieces of a layer; null if the layer is not complete. */
   async #readDone(layer: string): Promise<number | null> {
     const done = await this.#store.get(`${layer}/done`);
     const pieces = done === null ? Number.NaN : Number(done.toString('utf8'));

@@ -285,7 +285,8 @@ async function closing<Source extends { close(): Promise<void> }>(
 }
 
 /**
- * The folder of the spool. There is one for each place, because the points of a DATA_DIR may be sent to several places.
+ * Returns the folder of the spool. There is one for each place, because the points of a DATA_DIR may be sent to several
+ * places.
  */
 function spoolFolder(dataDir: string, place: string): string {
   return join(dataDir, `backup-follow.${createHash('sha256').update(place).digest('hex').slice(0, 16)}`);

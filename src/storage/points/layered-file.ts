@@ -92,7 +92,7 @@ export async function addLayer(
   return { ...usable, entry: entry([...usable.entry.layers, ...added]), stamp, table, changes };
 }
 
-/** The pages with which the file is compared for the next layer; null: the layer contains all pages. */
+/** Returns the pages with which the file is compared for the next layer; null: the layer contains all pages. */
 function chooseReference(known: LayeredFile | null): PageTable | null {
   if (known === null) return null;
   if (known.changes < CHANGES_MAX) return known.table;

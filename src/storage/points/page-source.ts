@@ -193,7 +193,7 @@ async function readPlain(file: number, bytes: number, each: EachPage): Promise<v
   }
 }
 
-/** The bytes of a file that exists only in memory. */
+/** Presents bytes in memory as the pages of a file. */
 export function memoryPages(content: Buffer): PageSource {
   return {
     page_bytes: PLAIN_PAGE_BYTES,

@@ -40,7 +40,7 @@ export class PageTable {
     return this.#digestOf(page).equals(other.#digestOf(page));
   }
 
-  /** A digest of the file. @param bytes the file's length */
+  /** Computes a digest of the file. @param bytes the file's length */
   digest(bytes: number): string {
     return createHash('sha256')
       .update(`${this.page_bytes} ${bytes}\n`)

@@ -46,7 +46,7 @@ interface RestoredPoint {
   lost_blocks: number;
 }
 
-/** The folder in which the files of a point are assembled. */
+/** Returns the folder in which the files of a point are assembled. */
 export function fetchFolder(dataDir: string): string {
   return `${dataDir.replace(/[/\\]+$/, '')}.fetched`;
 }

@@ -90,7 +90,7 @@ export function pointName(atMs: number, lineage: string): string {
   return `points/${compactTime(atMs)}-${lineage}.json`;
 }
 
-/** The points of a place, the oldest first. @throws StoreError */
+/** Lists the points of a place, the oldest first. @throws StoreError */
 export async function listPoints(store: ObjectStore): Promise<ListedPoint[]> {
   const points: ListedPoint[] = [];
   for await (const { name } of store.list('points/')) {

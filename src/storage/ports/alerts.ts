@@ -21,11 +21,11 @@ export interface AlertAttempt {
 export interface AlertReads {
   list(org_id: string): AlertRow[];
   find(org_id: string, id: string): AlertRow | undefined;
-  /** The state after the last check; null: the alert was not checked since it was stored. */
+  /** Finds the state after the last check; null: the alert was not checked since it was stored. */
   findState(alert: AlertRow): AlertState | null;
-  /** Newest first. @param before only events older than this one; null: all */
+  /** Lists events of an alert, newest first. @param before only events older than this one; null: all */
   listEvents(alert: AlertRow, page: { limit: number; before: string | null }): AlertEvent[];
-  /** Waiting messages, oldest first. */
+  /** Lists the waiting messages of all organizations, oldest first. */
   listOutbox(): AlertDelivery[];
 }
 

@@ -5,7 +5,7 @@ import type { Listing, Page } from './page.ts';
 
 /** Reads show the state at the time of the call; in a transaction also its own writes. */
 export interface AuditReads {
-  /** Newest first. */
+  /** Lists the entries of an organization's log, newest first. */
   list(org_id: string, page: Page): Listing<AuditEntry>;
 }
 

@@ -19,7 +19,7 @@ export interface Deletion extends DeletedScope {
 
 /** Reads show the state at the time of the call; in a transaction also its own writes. */
 export interface DeletionReads {
-  /** The deletions that have not ended, in the order of their scopes' ids. */
+  /** Lists the deletions that have not ended, in the order of their scopes' ids. */
   list(): Iterable<Deletion>;
   /** Whether the scope existed and was deleted. */
   wasDeleted(scope: DeletedScope): boolean;

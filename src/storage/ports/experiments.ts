@@ -5,16 +5,19 @@
 import type { RunSummary } from '../../domain/run-summary.ts';
 
 export interface Experiments {
-  /** The greatest id of an experiment below `id`; null if there are no more. @param id null: the greatest of all */
+  /**
+   * Finds the greatest id of an experiment below `id`; null if there are no more.
+   * @param id null: the greatest of all
+   */
   findBelow(org_id: string, id: string | null): string | null;
   /**
-   * The projects with runs in an experiment. Costs one seek for each project. @param only this project, if it has any;
-   * null: all
+   * Lists the projects with runs in an experiment. Costs one seek for each project.
+   * @param only this project, if it has any; null: all
    */
   listProjects(org_id: string, id: string, only: string | null): Iterable<string>;
   /**
-   * The runs of an experiment in the order of project and run id; read lazily, because an experiment may have 100,000
-   * runs. Other work may run between two of them.
+   * Lists the runs of an experiment in the order of project and run id; read lazily, because an experiment may have
+   * 100,000 runs. Other work may run between two of them.
    * @param project_id null: of all projects
    */
   listRuns(org_id: string, project_id: string | null, id: string): Iterable<RunSummary>;

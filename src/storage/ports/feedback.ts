@@ -4,7 +4,7 @@ import type { Listing, Page } from './page.ts';
 
 /** Reads show the state at the time of the call; in a transaction also its own writes. */
 export interface FeedbackReads {
-  /** Newest first. */
+  /** Lists all feedback, newest first. */
   list(page: Page): Listing<Feedback>;
 }
 

@@ -26,7 +26,7 @@ export interface NewVector {
 
 /** Changes reject with a store error. */
 export interface FindingIndexStore {
-  /** The next sequence number of a code base. */
+  /** Reads the next sequence number of a code base. */
   readNextSeq(codebase: Codebase): number;
   /** Findings without their texts, in the order of their sequence numbers. @param after null: from the first */
   listIndexed(codebase: Codebase, after: number | null, limit: number): IndexedFinding[];

@@ -19,11 +19,11 @@ interface CodebaseScope {
 }
 
 export interface FindingReads {
-  /** The finding at a place; undefined if it was deleted in the meantime. */
+  /** Reads the finding at a place; undefined if it was deleted in the meantime. */
   find(codebase: Codebase, place: FindingPlace): Finding | undefined;
   /**
-   * Ids of the code bases with findings, in descending order. With a project, only code bases in which it has a
-   * finding. At most PAGE_SCAN_ROWS rows are read to find them, so the page may be short.
+   * Lists the ids of the code bases with findings, in descending order. With a project, only code bases in which it has
+   * a finding. At most PAGE_SCAN_ROWS rows are read to find them, so the page may be short.
    * @param after the end of the last page: a code base, and the sequence number below which to continue (0: after
    *   this code base)
    */
@@ -32,13 +32,13 @@ export interface FindingReads {
     after: readonly [codebase_id: string, seq: number] | null,
     limit: number,
   ): { found: CodebaseFacts[]; last: [string, number] | null };
-  /** The organization's code bases that have findings. */
+  /** Lists the organization's code bases that have findings. */
   listCodebasesOf(org_id: string): Iterable<Codebase>;
   /**
-   * Code bases whose oldest finding was stored before a time (RFC 3339 UTC with milliseconds). Findings that were
-   * stored at the same time may be slightly out of order, which does not matter for ages of days.
+   * Lists the code bases whose oldest finding was stored before a time (RFC 3339 UTC with milliseconds). Findings that
+   * were stored at the same time may be slightly out of order, which does not matter for ages of days.
    */
   listExpirable(before: string): Iterable<Codebase>;
-  /** Code bases in which some vectors are missing or belong to another embedder. */
+  /** Lists the code bases in which some vectors are missing or belong to another embedder. */
   listOutdated(embedder_id: string): Iterable<Codebase>;
 }

@@ -7,13 +7,13 @@ import type { Listing, Page } from './page.ts';
 export interface InvitationReads {
   find(org_id: string, id: string): Invitation | undefined;
   /**
-   * Pending invitations that are not expired, newest first. If there are too many, only those to the newest
-   * organizations are returned.
+   * Lists pending invitations that are not expired, newest first. If there are too many, returns only the invitations
+   * of the newest organizations.
    */
   listPending(email: string, nowMs: number): Invitation[];
-  /** An invitation to this address that can be accepted now. */
+  /** Finds an invitation to this address that can be accepted now. */
   findPending(id: string, email: string, nowMs: number): Invitation | undefined;
-  /** Newest first. */
+  /** Lists the invitations of an organization, in any state, newest first. */
   list(org_id: string, page: Page): Listing<Invitation>;
 }
 

@@ -31,11 +31,11 @@ export interface KeyReads {
   /** Finds a key by the digest that is computed from a request's credential. */
   findByHash(hash: string): KeyRecord | undefined;
   find(id: string): KeyRecord | undefined;
-  /** All keys of an organization, including revoked ones, newest first. */
+  /** Lists all keys of an organization, including revoked ones, newest first. */
   listAll(org_id: string): Iterable<KeyRecord>;
-  /** A page of the keys of an organization or a project, including revoked ones, newest first. */
+  /** Reads a page of the keys of an organization or a project, including revoked ones, newest first. */
   list(org_id: string, project_id: string | null, page: Page): Listing<KeyRecord>;
-  /** Ids of a project's keys that are valid at the given time; null: of the whole organization. */
+  /** Lists the ids of a project's keys that are valid at the given time; null: of the whole organization. */
   listLive(
     org_id: string,
     project_id: string | null,
@@ -44,7 +44,7 @@ export interface KeyReads {
   countLive(org_id: string, project_id: string | null, nowMs: number): number;
   /** RFC 3339; null: the key was never used. */
   lastUseOf(id: string): string | null;
-  /** The days with requests, the newest first. @param from the first day, YYYY-MM-DD */
+  /** Lists the days with requests, the newest first. @param from the first day, YYYY-MM-DD */
   listRequests(id: string, from: string): Iterable<KeyRequests>;
 }
 

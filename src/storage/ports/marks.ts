@@ -12,7 +12,7 @@ export interface MarkedRun {
 export interface MarkReads {
   /** Finds the marks of a run; undefined if it has none. */
   find(run: MarkedRun): RunMarkRow | undefined;
-  /** The runs that an organization has marked. @param limit maximum number of runs */
+  /** Lists the runs that an organization has marked. @param limit maximum number of runs */
   list(org_id: string, limit: number): Iterable<[run_id: string, marks: RunMarks]>;
 }
 

@@ -17,10 +17,10 @@ export interface OrganizationReads {
   findMember(org_id: string, user_id: string): Member | undefined;
   /** Whether the user is the only owner of the organization. */
   isOnlyOwner(org_id: string, user_id: string): boolean;
-  /** Newest first. If members joined at the same time, the one with the greater id comes first. */
+  /** Lists the members, newest first. If members joined at the same time, the one with the greater id comes first. */
   listMembers(org_id: string, page: Page): Listing<Member>;
   countMembers(org_id: string): number;
-  /** The user's organizations, newest first. */
+  /** Lists the user's organizations, newest first. */
   listOf(user_id: string): Membership[];
 }
 

@@ -6,11 +6,11 @@ import type { PatternRow } from '../../domain/pattern-rows.ts';
 export interface PatternReads {
   find(scope: PatternScope, pattern_id: string): PatternRow | undefined;
   /**
-   * The patterns of a scope, lazily.
+   * Lists the patterns of a scope, lazily.
    * @param after the pattern at which the previous page ended; null: from the beginning
    */
   list(scope: PatternScope, order: 'newest' | 'oldest', after: string | null): Iterable<Pattern>;
-  /** The first patterns of a tier. @param project_id null: of the whole organization */
+  /** Lists the first patterns of a tier. @param project_id null: of the whole organization */
   listOf(
     tier: PatternScope['tier'],
     org_id: string,

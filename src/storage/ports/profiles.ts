@@ -4,7 +4,7 @@ import type { MonitorProfile } from '../../domain/monitors/profiles.ts';
 /** Reads show the state at the time of the call; in a transaction also its own writes. */
 export interface ProfileReads {
   find(org_id: string, name: string): MonitorProfile | undefined;
-  /** In the order of their names. @param after only profiles after this name; null: all */
+  /** Lists profiles in the order of their names. @param after only profiles after this name; null: all */
   list(org_id: string, after: string | null): MonitorProfile[];
 }
 

@@ -5,7 +5,7 @@ import type { Listing, Page } from './page.ts';
 /** Reads show the state at the time of the call; in a transaction also its own writes. */
 export interface ProjectReads {
   find(id: string): Project | undefined;
-  /** Newest first. */
+  /** Lists the projects of an organization, newest first. */
   list(org_id: string, page: Page): Listing<Project>;
 }
 

@@ -24,25 +24,25 @@ export interface StepPage {
 
 /** Every method rejects with a store error if the rows cannot be read now. */
 export interface RunReads {
-  /** The steps of a page, in order, of a running or finished run. */
+  /** Lists the steps of a page, in order, of a running or finished run. */
   listSteps(run: RunName, page: StepPage): Promise<StoredStep[]>;
   /**
    * Finds one step; undefined if the run has no such step.
    * @param is_finished whether the run is finished; the steps of a finished run may share rows
    */
   findStep(run: RunName, step_index: number, is_finished: boolean): Promise<StoredStep | undefined>;
-  /** The step with the highest index of a run that is not finished; undefined if the run has no steps. */
+  /** Finds the step with the highest index of a run that is not finished; undefined if the run has no steps. */
   findLastStep(run: RunName): Promise<StoredStep | undefined>;
-  /** The reports with these keys that the run has. */
+  /** Finds the reports with these keys that the run has. */
   findReports(run: RunName, keys: readonly string[]): Promise<[key: string, value: RunStepKeyRow][]>;
   /**
    * The totals of running runs up to their last step, in the order of `runs`; null for a run without steps. If the
    * property itself is null, only the runs' actors have the totals.
    */
   readonly listTotals: ((runs: readonly RunName[]) => Promise<(RunTotals | null)[]>) | null;
-  /** The counters of an organization's runs and usage meters from a day on, in the order of the days. */
+  /** Lists the counters of an organization's runs and usage meters from a day on, in the order of the days. */
   listCounts(org_id: string, first_day: string): Promise<CountedDay[]>;
-  /** The counters of one project on these days. Days without counts may be missing. */
+  /** Lists the counters of one project on these days. Days without counts may be missing. */
   listProjectCounts(org_id: string, project_id: string, days: readonly string[]): Promise<CountedDay[]>;
   /** Counts all interventions since the beginning, by kind. @param project_id null: of all projects */
   sumInterventions(org_id: string, project_id: string | null): Promise<Partial<UsageCounts>>;

@@ -26,20 +26,20 @@ export interface ListedRun extends RunAddress {
 }
 
 export interface RunRecords {
-  /** The start of a run in any project. */
+  /** Finds the start of a run in any project. */
   findStart(run: RunName): RunStartRow | undefined;
   find(run: RunAddress): StoredRun | undefined;
-  /** The runs in the order of `runs`, from one snapshot; runs that do not exist are left out. */
+  /** Finds the runs in the order of `runs`, from one snapshot; runs that do not exist are left out. */
   findAll(runs: readonly RunAddress[]): StoredRun[];
-  /** A page of the list of runs, by the time of their start. @param isWanted whether a run belongs to the page */
+  /** Reads a page of the list of runs, by the time of their start. @param isWanted whether a run belongs to the page */
   listNewest(page: NewestFirst, isWanted: (run: RunRow) => boolean): Promise<ScannedPage<StoredRun>>;
-  /** A portion of a list, by the time of the runs' start. */
+  /** Reads a portion of a list, by the time of the runs' start. */
   listOldest(portion: OldestFirst): ListedRun[];
-  /** The organizations with runs. */
+  /** Lists the organizations with runs. */
   listOrganizations(): Iterable<string>;
-  /** Runs whose deletion has begun and may not be complete. */
+  /** Lists the runs whose deletion has begun and may not be complete. */
   listDeletions(limit: number): RunName[];
-  /** The newest runs of an organization, to be kept in memory for queries. */
+  /** Returns the newest runs of an organization, to be kept in memory for queries. */
   followReported(org_id: string, max: number): ReportedRuns;
   /**
    * Entries for the audit log that were written with changes of runs, and that may not be in the log yet.

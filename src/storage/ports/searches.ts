@@ -12,7 +12,7 @@ export interface SavedSearch {
 
 /** Reads show the state at the time of the call; in a transaction also its own writes. */
 export interface SearchReads {
-  /** The oldest first. */
+  /** Lists the searches of a user, the oldest first. */
   list(owner: SearchOwner): SavedSearch[];
 }
 

@@ -20,7 +20,10 @@ export interface SubscriptionReads {
   effectiveOf(org_id: string): EffectiveSubscription;
   /** Whether a subscription of the organization will be renewed. */
   hasRenewal(org_id: string): boolean;
-  /** The processor's customer for the organization: the active subscription's customer, otherwise the last known one. */
+  /**
+   * Returns the processor's customer for the organization: the active subscription's customer, otherwise the last known
+   * one.
+   */
   customerOf(org_id: string): string | undefined;
   /** Whether the event's organization was known when the event first arrived; undefined for a new event. */
   findOutcome(event_id: string): boolean | undefined;

@@ -8,7 +8,7 @@ export interface ListedTrace extends TraceAddress {
 }
 
 export interface TraceReads {
-  /** A trace of exactly the address's project, or without a project if the address has none. */
+  /** Finds a trace of exactly the address's project, or without a project if the address has none. */
   findExact(address: TraceAddress): TraceRow | undefined;
   /**
    * Finds a trace by its id.
@@ -16,12 +16,12 @@ export interface TraceReads {
    * @returns undefined if no such trace exists or is visible
    */
   find(org_id: string, project_id: string | null, trace_id: string): TraceRow | undefined;
-  /** A page of the list of traces, by the time of submission. @param status null: any */
+  /** Reads a page of the list of traces, by the time of submission. @param status null: any */
   listNewest(page: NewestFirst, status: TraceStatus | null): Promise<ScannedPage<TraceRow>>;
-  /** A portion of a list, by the time of submission. */
+  /** Reads a portion of a list, by the time of submission. */
   listOldest(portion: OldestFirst): ListedTrace[];
-  /** The organizations with traces. */
+  /** Lists the organizations with traces. */
   listOrganizations(): Iterable<string>;
-  /** The pattern makers that have unfinished work, by their keys. */
+  /** Lists the pattern makers that have unfinished work, by their keys. */
   listUnfinished(limit: number): string[];
 }

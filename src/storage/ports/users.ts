@@ -18,7 +18,8 @@ export interface UserReads {
   findId(identity: Identity, nowMs: number): string | undefined;
   find(id: string): User | undefined;
   /**
-   * Ids of the users with this address. Several identity providers may confirm the same address for different users.
+   * Lists the ids of the users with this address. Several identity providers may confirm the same address for different
+   * users.
    */
   listWithEmail(email: string): Iterable<string>;
 }

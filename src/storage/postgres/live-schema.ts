@@ -68,7 +68,8 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
 $$;
 REVOKE EXECUTE ON FUNCTION understudy.live_reserve FROM PUBLIC;
 
--- Records that these organizations have readers. If events may have been dropped before, one id is used for all of them.
+-- Records that these organizations have readers. If events may have been dropped before, one id is used for all of
+-- these events.
 CREATE FUNCTION understudy.live_want(orgs text[]) RETURNS SETOF understudy.live_heads
 LANGUAGE plpgsql ${FUNCTION} AS $$
 DECLARE
@@ -101,8 +102,8 @@ LANGUAGE sql STABLE ${FUNCTION} AS $$
   WHERE h.org = ANY (orgs) AND h.wanted_until > now()
 $$;
 
--- Stores events in their order, each organization's with its next ids. The lock on the row of live_heads lasts until the
--- commit, so no event appears after one with a higher id. An event with the name '' removes the events that it
+-- Stores events in their order, each organization's with its next ids. The lock on the row of live_heads lasts until
+-- the commit, so no event appears after one with a higher id. An event with the name '' removes the events that it
 -- describes. For each organization in lost, one id is used for all of its lost events.
 CREATE FUNCTION understudy.live_write(
   e_org text[], e_name text[], e_project text[], e_run text[], e_at_ms bigint[], e_data bytea[], lost text[]

@@ -150,7 +150,7 @@ export class PostgresLive implements LiveSession {
     });
   }
 
-  /** The values to store as arrays, in the order of the function's parameters. */
+  /** Encodes the batches as arrays, in the order of the function's parameters. */
   #encode(batches: readonly LiveBatch[]): unknown[] {
     const orgs: string[] = [];
     const names: string[] = [];

@@ -194,7 +194,7 @@ function compareRows(a: StoredRow, b: StoredRow): number {
   return a.key.compare(b.key);
 }
 
-/** The smallest key that is greater. */
+/** Returns the smallest key that is greater than `key`. */
 function keyAfter(key: Buffer): Buffer {
   return Buffer.concat([key, Buffer.of(0)]);
 }

@@ -155,8 +155,8 @@ BEGIN
   RETURN decided;
 END $$;
 
--- Forgets commits and boxes that are older than age, and allows that earlier removals are forgotten; sweep forgets them.
--- Any box may call both at any time. They are two functions, because commits wait while prune runs.
+-- Forgets commits and boxes that are older than age, and marks earlier removals as forgettable, which sweep then
+-- forgets. Any box may call both at any time. They are two functions, because commits wait while prune runs.
 CREATE FUNCTION understudy.prune(age interval DEFAULT ${KEPT}) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -322,8 +322,8 @@ BEGIN
 END $$;
 
 -- Stores the changes of those actors whose current terms are given. Removals (d), rows (w), rows that every box follows
--- (r) and counts (c) are in arrays; d_of, w_of, r_of and c_of say to which actor (from 1) an entry belongs. In each phase
--- (from 1), removals come before rows. The locks on owners keep other boxes from taking the actors before the commit.
+-- (r) and counts (c) are in arrays; d_of, w_of, r_of and c_of say to which actor (from 1) an entry belongs. In each
+-- phase (from 1), removals come before rows. The locks on owners keep other boxes from taking the actors before the commit.
 CREATE FUNCTION understudy.commit_runs(
   a_box uuid, a_term bigint, a_batch bigint, actors bytea[], terms bigint[], phases int,
   d_of int[], d_phase int[], d_tbl text[], d_first bytea[], d_end bytea[], d_limit bigint[],
@@ -394,8 +394,8 @@ BEGIN
     WHERE b.box = a_box;
 END $$;
 
--- Forgets boxes that have not used the database for longer than age: their actors then have no owner, and their counters are
--- added to common rows. Actors that boxes took longer ago than age lose their owner, too, and every box gets a row that
+-- Forgets boxes that have not used the database for longer than age: their actors then have no owner, and their
+-- counters are added to common rows. Actors that boxes took longer ago than age lose their owner, too, and every box gets a row that
 -- reports it. Any box may call this function at any time.
 CREATE FUNCTION understudy.tidy_runs(a_box uuid, age interval DEFAULT ${KEPT}) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

@@ -46,7 +46,7 @@ const OWN_KIND = 'live-hub';
 const LISTED = new Set([RUN_LISTS, RUN_OUTCOMES].map((list) => encodeRowKey([list]).toString('latin1')));
 
 /**
- * The place of a row in `runs.mdb`.
+ * Returns the place of a row in `runs.mdb`.
  * @param table name of its LMDB database
  */
 export function placeOfRunRow(table: string, key: Buffer): RunRowPlace {
@@ -57,7 +57,7 @@ export function placeOfRunRow(table: string, key: Buffer): RunRowPlace {
   return FOLLOWED_TABLES.has(table) ? 'followed' : 'own';
 }
 
-/** The actor whose history has this key: its kind, and the beginning of all keys of the history. */
+/** Returns the actor whose history has this key: its kind, and the beginning of all keys of the history. */
 export function historyOf(key: Buffer): { kind: string; actor: Buffer } {
   return { kind: kindOf(key), actor: actorOf(key) };
 }
@@ -81,7 +81,7 @@ export function isListings(table: string): boolean {
   return table === databaseOf(LISTINGS);
 }
 
-/** The counters in a row's value. */
+/** Returns the counters in a row's value. */
 export function unpackCounts(value: Buffer): Record<string, number> {
   return packr.unpack(value) as Record<string, number>;
 }

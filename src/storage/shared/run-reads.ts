@@ -160,12 +160,12 @@ export class SharedRunReads implements RunReads {
   }
 }
 
-/** How many gathered rows to read for this many steps. The first row may begin with earlier steps. */
+/** Returns how many gathered rows to read for this many steps. The first row may begin with earlier steps. */
 function rowsOf(steps: number): number {
   return Math.ceil(steps / GATHERED_STEPS) + 1;
 }
 
-/** The smallest key that is greater than `key`. */
+/** Returns the smallest key that is greater than `key`. */
 function keyAfter(key: Buffer): Buffer {
   return Buffer.concat([key, Buffer.of(0)]);
 }

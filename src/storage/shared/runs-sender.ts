@@ -42,13 +42,13 @@ const WAITING = 16_384;
 
 /** Callbacks for metrics of runs. */
 export interface RunsWatcher {
-  /** Actors that this box took from others. */
+  /** Called with the number of actors that this box took from others. */
   onTakeOvers(count: number): void;
-  /** Commits that stored nothing, because another box has the actor. */
+  /** Called with the number of commits that stored nothing, because another box has the actor. */
   onLost(count: number): void;
-  /** Take-overs that had to wait, because another box had just taken the actor. */
+  /** Called with the number of take-overs that had to wait, because another box had just taken the actor. */
   onHeld(count: number): void;
-  /** A tick: one round trip with so many commits. */
+  /** Called after each round trip to the database, with the number of its commits. */
   onTick(commits: number): void;
 }
 
@@ -393,7 +393,7 @@ export class RunsSender implements RunsStore {
   }
 }
 
-/** The first entries of a queue whose callers still wait, at most one for each actor. */
+/** Returns the first entries of a queue whose callers still wait, at most one for each actor. */
 function pick<Asked, Answer>(
   queue: readonly Entry<Asked, Answer>[],
   most: number,

@@ -81,7 +81,7 @@ export interface RunsSession {
    * Makes the box the owner of actors, and reads their histories, all in one statement.
    * @param actors each at most once
    * @returns null for an actor that another box has taken so recently that it could not work yet: try again soon
-   * @throws TruthUnavailableError; the box may then own them, for a term that it does not know
+   * @throws TruthUnavailableError; the box may then own the actors, for terms that it does not know
    */
   take(actors: readonly Buffer[]): Promise<(TakenActor | null)[]>;
   /**
@@ -91,11 +91,14 @@ export interface RunsSession {
    * @throws TruthUnavailableError if it is unknown whether the batch was stored: the next session's `last_batch` says
    */
   commit(batch: number, commits: readonly ActorCommit[]): Promise<RunsOutcome>;
-  /** The values of rows that only a query reads; null for a missing one. @throws TruthUnavailableError */
+  /** Reads the values of rows that only a query reads; null for a missing one. @throws TruthUnavailableError */
   readRows(table: string, keys: readonly Buffer[]): Promise<(Buffer | null)[]>;
-  /** The first rows of a range, or its last ones with `reverse`. @throws TruthUnavailableError */
+  /** Reads the first rows of a range, or its last ones with `reverse`. @throws TruthUnavailableError */
   readRange(range: ReadRange, limit: number, reverse: boolean): Promise<StoredRow[]>;
-  /** The counters in a range, in the order of their keys. @throws TruthUnavailableError */
+  /**
+   * Sums the counters in a range over all boxes. The rows are in the order of their keys.
+   * @throws TruthUnavailableError
+   */
   sumCounts(range: ReadRange): Promise<SummedRow[]>;
   /** Removes data that no box needs any more. @throws TruthUnavailableError */
   tidy(): Promise<void>;

@@ -91,7 +91,7 @@ function areSameTexts(known: readonly PlacedText[], texts: readonly PlacedText[]
   return known.length === texts.length && texts.every(({ text }, at) => text === known[at]!.text);
 }
 
-/** A fingerprint of a list of texts: two lanes of FNV-1a. */
+/** Computes a fingerprint of a list of texts: two lanes of FNV-1a. */
 function markTexts(texts: readonly PlacedText[]): number {
   let low = 0x811c9dc5;
   let high = 0x1b873593;

@@ -25,7 +25,7 @@ export function segmentPath(db: string, firstId: number, lastId: number): string
   return join(textIndexFolder(db), `${firstId}-${lastId}.seg`);
 }
 
-/** Path of the file with which a reader reports a damaged segment to the writer. */
+/** Returns the path of the file with which a reader reports a damaged segment to the writer. */
 export function damagePath(path: string): string {
   return `${path}.damaged`;
 }

@@ -81,7 +81,7 @@ export class BlockCodec {
   }
 }
 
-/** Length of the common beginning of two words. */
+/** Counts the bytes of the common beginning of two words. */
 export function countShared(before: Buffer, word: Buffer): number {
   const most = Math.min(before.length, word.length);
   let shared = 0;

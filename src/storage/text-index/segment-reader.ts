@@ -86,7 +86,7 @@ export class SegmentReader {
     }
   }
 
-  /** The exchanges with a word, ascending. @throws SegmentDamage */
+  /** Finds the exchanges with a word, ascending. @throws SegmentDamage */
   find(word: string): number[] {
     const at = this.#findBlock(word);
     if (at < 0) return [];
@@ -96,9 +96,9 @@ export class SegmentReader {
   }
 
   /**
-   * The exchanges with a word that begins like this, ascending.
-   * @param most maximum number of such words
-   * @returns null if there are more such words
+   * Finds the exchanges with a word that begins with `prefix`, ascending.
+   * @param most maximum number of words that may begin with it
+   * @returns null if more words begin with it
    * @throws SegmentDamage
    */
   findPrefix(prefix: string, most: number): number[] | null {
@@ -115,13 +115,17 @@ export class SegmentReader {
     return sortIds(all);
   }
 
-  /** All words in order. @throws SegmentDamage */
+  /** Yields all words in order. @throws SegmentDamage */
   *words(): Generator<WordList> {
     for (let at = 0; at < this.contents.blocks.length; at++)
       for (const found of this.#scan(at)) yield { word: found.word, ids: this.#readList(found) };
   }
 
-  /** The runs of the exchanges from this one to the end of its block. @throws SegmentDamage */
+  /**
+   * Reads the keys of the runs of all exchanges in the block that contains an exchange. `first_id` is the first
+   * exchange of the block.
+   * @throws SegmentDamage
+   */
   runsFrom(id: number): { first_id: number; keys: readonly number[] } {
     const at = Math.floor((id - this.contents.first_id) / RUN_BLOCK);
     const reader = new VarintReader(this.#readBlock(this.contents.runs[at]));
@@ -149,7 +153,7 @@ export class SegmentReader {
     closeSync(this.#file);
   }
 
-  /** The index of the only block that may contain a word; −1 if no block may. */
+  /** Finds the index of the only block that may contain a word; −1 if no block may. */
   #findBlock(word: string): number {
     const { starts } = this.contents;
     let low = 0;
@@ -162,7 +166,7 @@ export class SegmentReader {
     return low - 1;
   }
 
-  /** The words of a block, with the positions of their lists. */
+  /** Returns the words of a block, with the positions of their lists. */
   #scan(at: number): FoundWord[] {
     const block = this.#readBlock(this.contents.blocks[at]);
     return this.#guard(() => readHeads(block));
@@ -210,8 +214,8 @@ export class SegmentReader {
 }
 
 /**
- * The position of a word's list in a block; null if the block lacks the word. Compares bytes, without making strings of
- * other words.
+ * Finds the position of a word's list in a block; null if the block lacks the word. Compares bytes, without making
+ * strings of other words.
  */
 function findHead(block: Buffer, wanted: Buffer): { at: number; end: number } | null {
   const reader = new VarintReader(block);

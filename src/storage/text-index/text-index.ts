@@ -631,7 +631,7 @@ export class TextIndex {
     return true;
   }
 
-  /** The latest uncovered exchanges of a readable file; null: all are covered, or the index is too large. */
+  /** Finds the latest uncovered exchanges of a readable file; null: all are covered, or the index is too large. */
   #findGap(): { first_id: number; last_id: number } | null {
     const bytes = this.#segments.reduce((sum, segment) => sum + segment.bytes, 0);
     if (bytes > this.#mostBytes() * (this.#isTrimmed ? BACKFILL_SHARE : 1)) return null;

@@ -63,7 +63,7 @@ export interface PlacedSegment extends SegmentFile {
 export interface TextPlaces {
   /** In the order of ids. */
   list(): PlacedSegment[];
-  /** The runs of `count` exchanges from an id on, by the names that the searching code uses. */
+  /** Returns the runs of `count` exchanges from an id on, by the names that the searching code uses. */
   runsFrom(id: number, count: number): (string | null)[];
 }
 
@@ -193,12 +193,12 @@ class MissingExchanges {
     this.cut += cut;
   }
 
-  /** Number of exchanges in ranges that are not searchable. */
+  /** Counts those exchanges of the ranges that are not searchable. */
   countAll(ranges: readonly { first_id: number; last_id: number }[]): number {
     return ranges.reduce((sum, { first_id, last_id }) => sum + this.count(first_id, last_id), 0);
   }
 
-  /** Number of exchanges in a range that are not searchable. */
+  /** Counts those exchanges of a range that are not searchable. */
   count(firstId: number, lastId: number): number {
     let missing = Math.max(0, lastId - firstId + 1);
     let next = firstId;
@@ -285,7 +285,7 @@ export class TextMatches {
   }
 
   /**
-   * The number of a run that may contain all terms; 0 if it does not.
+   * Finds the number of a run that may contain all terms; 0 if it does not.
    * @param key `runKey` of the run
    */
   findRun(key: number): number {
@@ -294,7 +294,7 @@ export class TextMatches {
     return this.#held[run] === this.#terms.length ? run : 0;
   }
 
-  /** The exchanges of a run that may contain the query's term with that index, latest first. */
+  /** Yields the exchanges of a run that may contain the query's term with that index, latest first. */
   *hitsOf(at: number, run: number): Generator<number> {
     const { ids, runs } = this.#terms[at]!;
     for (let i = ids.length - 1; i >= 0; i--) if (runs[i] === run) yield ids[i]!;
@@ -320,7 +320,7 @@ export class TextMatches {
   }
 }
 
-/** How many of the ascending ids are at most `id`. */
+/** Returns how many of the ascending ids are at most `id`. */
 function placeBehind(ids: readonly number[], id: number): number {
   let low = 0;
   let high = ids.length;
