@@ -40,7 +40,7 @@ export async function copyDatabase(
   return { bytes: statSync(copy).size, rows, sha256: digestFile(copy) };
 }
 
-/** Copies a file that does not change. */
+/** Copies a file that does not change. @returns length and digest of the copy */
 export function copyPlain(path: string, copy: string): Pick<FileEntry, 'bytes' | 'sha256'> {
   copyFileSync(path, copy);
   // The copy has the permissions of the source, which may be too wide if an earlier version created it.
@@ -50,8 +50,9 @@ export function copyPlain(path: string, copy: string): Pick<FileEntry, 'bytes' |
 }
 
 /**
- * Reads every entry of every table. @returns the number of rows of each table. @throws BackupError if an entry cannot
- * be read
+ * Reads every entry of every table.
+ * @returns the number of rows of each table
+ * @throws BackupError if an entry cannot be read
  */
 export async function countRows(path: string): Promise<Record<string, number>> {
   try {

@@ -1,6 +1,6 @@
 /**
  * Decides whose monitor runs may report the outcome of a captured run. A monitor run belongs to the captured run with
- * the same id. Ids are not secret, so without this rule an organization could report another organization's run as
+ * the same id. Ids are not secret, so without this check an organization could report another organization's run as
  * failed. Any thread.
  */
 

@@ -12,12 +12,13 @@ import type { TableReader, TableTransaction } from '../tables.ts';
  */
 const DELETIONS = 'project_deletions';
 /**
- * [org, project or EVERYTHING] → time of the deletion, milliseconds since the epoch. The name is never used again.
+ * [org, project or EVERYTHING] → time of the deletion, milliseconds since the epoch. The row is never removed, so that
+ * the ids are not used again.
  */
 const DELETED = 'deleted_scopes';
 /** [user] → time of the deletion, milliseconds since the epoch, of an account whose data must still be removed. */
 const ACCOUNT_DELETIONS = 'account_deletions';
-/** In place of a project: the whole organization. No project has this name. */
+/** Stands for the whole organization in place of a project's id. No project has this id. */
 const EVERYTHING = '';
 
 interface DeletionRow {

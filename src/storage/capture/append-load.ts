@@ -1,6 +1,6 @@
 /**
- * The appends of a log, for long work on the same thread: indexing before a file is sealed, and sealing in commands.
- * Such work leaves exchanges the time to be stored, because an exchange that waits too long is dropped. Capture
+ * Measures the appends of a log, and pauses long work on the same thread so that exchanges can be stored. An exchange
+ * that waits too long is dropped. The long work is indexing before a file is sealed, and sealing in commands. Capture
  * process.
  */
 import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises';

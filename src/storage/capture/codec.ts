@@ -7,7 +7,7 @@
  *   varint n, n × varint   delta ops of the request (none: the literals are the body)
  *   varint n, n × varint   delta ops of the response
  *   varint a, b, c   bytes of the three parts that follow:
- *   a bytes of request literals, b bytes of meta (JSON array, see META_FIELDS), c bytes of response literals
+ *   a bytes of request literals, b bytes of meta (JSON array, MetaArray in record.ts), c bytes of response literals
  *
  * Block (a value of the `blocks` table; its key is the id of its first exchange):
  *   u8 codec         0 plain, 1 zstd, 2 zstd with the base's record as dictionary, 3 zstd with both request and record
@@ -227,8 +227,8 @@ const LEVELS = {
 };
 
 /**
- * Effort of compression. `none`: the block is stored uncompressed and packed later. Hurried: about 250 MB/s. Steady:
- * half of that. Patient: a third of a millisecond per exchange.
+ * Effort of compression. `none`: the block is stored uncompressed and packed later. `hurried` compresses about 250
+ * MB/s, and `steady` half of that. `patient` takes a third of a millisecond per exchange.
  */
 export type Pace = 'none' | keyof typeof LEVELS;
 

@@ -16,7 +16,7 @@ import type { ExchangeSummary } from './record.ts';
 /** Raise it when the format of the rows changes. Rows of another version are ignored. */
 const VERSION = 1;
 const EARLY_BYTES = 256 << 20;
-/** A row ends with the exchange with which it reaches one of these numbers. */
+/** A row is complete when it has this number of exchanges, or this number of hashes. */
 const ROW_EXCHANGES = 64;
 const ROW_HASHES = 16_384;
 /** Rows are written while exchanges arrive too fast. */

@@ -98,8 +98,8 @@ export class CaptureExpiry {
   async #removeFiles(beforeMs: number): Promise<number> {
     let removed = 0;
     for (const file of listSealed(this.#options.path)) {
-      // Files are in the order of age, so no later file is older. A file that is being sealed exists twice for a
-      // moment.
+      // Files are in the order of age, so no later file is older. A file that is being sealed may exist under two
+      // names, so the pass ends there.
       if (file.sealing || this.#spanOf(file).last_ms >= beforeMs) break;
       // Remove the lock file first: later passes find it only by its database file.
       rmSync(`${file.path}-lock`, { force: true });

@@ -114,7 +114,7 @@ export class NewestExchanges {
    * Prepares what a transaction changes in the row: it writes the row, removes it, or leaves it.
    * @param added exchanges that the transaction stores
    * @param listedTo the last exchange that lists show without the row; null: they show all
-   * @param isNow whether a change of the row does not wait for WRITE_MS to pass
+   * @param isNow whether to write a changed row even if the last write was less than WRITE_MS ago
    * @returns null if the transaction stores no exchanges and leaves the row
    */
   prepareWrite(added: readonly NotedExchange[], listedTo: number | null, isNow = false): RowWrite | null {

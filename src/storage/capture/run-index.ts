@@ -90,8 +90,9 @@ export class RunIndex {
   readonly #inode: bigint;
 
   /**
-   * Opens the index. @returns null in mode `read` if there is no usable index. @throws a storage error, in mode
-   * `write`
+   * Opens the index.
+   * @returns null in mode `read` if there is no usable index
+   * @throws a storage error, in mode `write`
    */
   static open(db: string, options: RunIndexOptions): RunIndex | null {
     const path = runIndexPath(db);

@@ -45,8 +45,8 @@ export interface DecodedEntry extends ExchangeEntry {
    */
   answered?: string | null;
   /**
-   * A hash for the same purpose, made of the provider's id of the conversation or of the answer; null if the provider
-   * stores neither.
+   * Like `answered`, but made of the provider's id of the conversation or of the answer; null if the provider stores
+   * neither.
    */
   answered_id?: string | null;
   /** Hash of the answer alone. */
@@ -55,7 +55,10 @@ export interface DecodedEntry extends ExchangeEntry {
   last_answer_alone?: string | null;
   /** Index in `conversation` of the prefix that ends with the last answer. */
   last_answer_at?: number;
-  /** Returns the kind of side call, or null. `offersTools`: whether the client always offers tools to its model. */
+  /**
+   * Returns the kind of side call; null if the exchange is no side call. `offersTools`: whether the client always
+   * offers tools to its model.
+   */
   findSideCall?: (offersTools: boolean) => SideKind | null;
   /** Computes the sketch of the system prompt. */
   sketchSystem?: () => string;

@@ -42,12 +42,12 @@ export interface FactsRow {
   value: Buffer;
 }
 
-/** Returns the id of the first exchange in the block of an id. */
+/** Returns the id of the first exchange in the block of summaries that contains an exchange. */
 export function blockStart(id: number, firstId: number): number {
   return Math.max(firstId, id - ((id - 1) % FACTS_PER_BLOCK));
 }
 
-/** Returns the id of the last exchange in the block of an id. */
+/** Returns the id of the last exchange in the block of summaries that contains an exchange, when the block is full. */
 export function blockEnd(id: number): number {
   return id - ((id - 1) % FACTS_PER_BLOCK) + FACTS_PER_BLOCK - 1;
 }

@@ -17,10 +17,10 @@ const MAX_CANDIDATES = 16;
 const SIMILARITY_SLACK = 0.15;
 
 /**
- * How strong the evidence is that a turn continues another one. `beyond`: the request repeats the other request, which
- * was not answered, including the messages after the last answer. `answer`: its history up to its last answer equals
- * the other request with its answer. `alone`: its last answer is that of the other turn. `prefix`: a shorter part of
- * its history equals the other request.
+ * How strong the evidence is that a turn continues another one. `beyond`: its history up to a message after its last
+ * answer equals the other request, which was not answered. `answer`: its history up to its last answer equals the other
+ * request with its answer. `alone`: its last answer is that of the other turn. `prefix`: a shorter part of its history
+ * equals the other request.
  */
 export const LINK = { none: 0, prefix: 1, alone: 2, answer: 3, beyond: 4 } as const;
 export type LinkStrength = (typeof LINK)[keyof typeof LINK];

@@ -121,7 +121,7 @@ export function changeBytes(change: Extract<Change, { op: 'put' | 'remove' }>): 
 }
 
 /**
- * Writes a change for the log.
+ * Writes a change for a redo log.
  * @returns where the next change begins; −1 if this one does not fit, in which case a part of it may be written
  * @throws RangeError for a `trim`, which a log cannot contain
  */

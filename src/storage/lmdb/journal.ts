@@ -1,7 +1,7 @@
 /**
- * The journal of persistent actors in a database of DATA_DIR. Each commit is one LMDB transaction, which also writes
- * the rows that follow from its events. Several threads may have the journal open, each for its own actors. Any
- * thread with actors.
+ * The journal of persistent actors in a database of DATA_DIR. Each commit contains events and the rows that follow from
+ * them. It is one LMDB transaction, or one record of a redo log, which is written to the database later (backlog.ts).
+ * Several threads may have the journal open, each for its own actors. Any thread with actors.
  * Table `journal`, binary keys [u8 length][kind][u16 length][key][u48 number], big-endian, so that the events of an
  * actor are adjacent and in order. Table `snapshots`, the same keys with number 0: [u48 number of its last event][u32
  * version][state]. Earlier versions kept the snapshot in `journal`, between events. When the events were removed, the

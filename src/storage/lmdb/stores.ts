@@ -107,7 +107,7 @@ export function openMain({ main: path, data_key }: DatabasePaths): LmdbTables {
 }
 
 /**
- * Refuses work on main.mdb in the folder of a box that shares its rows, because boxes would not see the changes.
+ * Throws if the folder belongs to a box that shares its rows: the boxes would not see changes to main.mdb.
  * @throws Error with one line
  */
 export function refuseShared(dataDir: string): void {

@@ -1,7 +1,7 @@
 /**
- * Keeps in memory which boxes live, how they divide rates, and the events of the live stream. For tests: the reference
- * implementation for ../postgres/live.ts. An instance outlives its sessions. Any thread; each instance belongs to one
- * thread.
+ * Keeps in memory which boxes are live, how they divide rates, and the events of the live stream. For tests: the
+ * reference implementation for ../postgres/live.ts. An instance outlives its sessions. Any thread; each instance
+ * belongs to one thread.
  */
 import type {
   LiveBatch,
@@ -37,7 +37,7 @@ export class MemoryLive implements LiveTruth {
   readonly divided_keys: number;
 
   /**
-   * @param trouble asked at each call
+   * @param trouble called when a session is opened and at each of its calls; returns how the call fails, or null
    * @param kept_events number of events of an organization that stay readable
    * @param divided_keys maximum number of keys whose rates are not divided equally
    */

@@ -37,7 +37,7 @@ export class MemoryTruth implements Truth {
   readonly trouble: () => MemoryTrouble;
   position = 0;
 
-  /** @param trouble asked at each call */
+  /** @param trouble called when a session is opened and at each of its calls; returns how the call fails, or null */
   constructor(trouble: () => MemoryTrouble = () => null) {
     this.trouble = trouble;
   }

@@ -426,7 +426,8 @@ export class Offload {
   }
 
   /**
-   * Removes the content of rewritten files from the bucket and the cache; called after the rewrite. @throws StoreError
+   * Removes the content of rewritten files from the bucket and the cache. Call it after the rewrite.
+   * @throws StoreError
    */
   async removeErased(): Promise<void> {
     const folders = this.#note.files.filter(({ is_erasing }) => is_erasing).map(({ folder }) => folder);

@@ -190,7 +190,8 @@ interface WholeOptions {
 
 /**
  * Rebuilds a sealed file from the file without blocks, and restores its attachments. All are on the disk when this
- * resolves. @throws what `read` throws; CaptureFileError; a storage error
+ * resolves.
+ * @throws what `read` throws; CaptureFileError; a storage error
  */
 export async function makeWhole({ path, target: copy, data_key, read }: WholeOptions): Promise<void> {
   const source = openCaptureEnv(path, 'read', data_key);

@@ -7,8 +7,8 @@ import type { Listing, Page } from './page.ts';
 export interface InvitationReads {
   find(org_id: string, id: string): Invitation | undefined;
   /**
-   * Lists pending invitations that are not expired, newest first. If there are too many, returns only the invitations
-   * of the newest organizations.
+   * Lists the pending invitations of an address, newest first. If too many organizations have invited the address,
+   * lists only the invitations of the newest organizations.
    */
   listPending(email: string, nowMs: number): Invitation[];
   /** Finds an invitation to this address that can be accepted now. */

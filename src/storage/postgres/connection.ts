@@ -40,8 +40,8 @@ export class DatabaseConnection {
       throw new TruthRefusedError(`${this.#address.name} has been replaced by another database: start again`);
     // Otherwise the planner assumes that a new table is small, and scans all of it, with its dead row versions.
     await this.client.query('SET enable_seqscan = off');
-    // Before version 18, PostgreSQL estimates such plans as so expensive that it compiles each statement, which takes a
-    // second.
+    // Before version 18, PostgreSQL estimates plans as so expensive while `enable_seqscan` is off that it compiles each
+    // statement, which takes a second.
     await this.client.query('SET jit = off');
   }
 

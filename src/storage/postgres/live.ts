@@ -1,7 +1,7 @@
 /**
- * Stores in PostgreSQL which boxes live, how they divide rates, and the events of the live stream (../shared/live.ts
- * and rates.ts; live-schema.ts and rates-schema.ts have the tables). Uses a separate connection, so that it does not
- * delay commits. Any thread.
+ * Stores in PostgreSQL which boxes are live, how they divide rates, and the events of the live stream
+ * (../shared/live.ts and rates.ts; live-schema.ts and rates-schema.ts have the tables). Uses a separate connection, so
+ * that it does not delay commits. Any thread.
  */
 import type {
   LiveBatch,

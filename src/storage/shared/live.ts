@@ -1,6 +1,6 @@
 /**
- * Interface for data in the shared database that are not synced to its disk: which boxes live, and the events of the
- * live stream. Implementation: ../postgres/live.ts. Types; any thread.
+ * Interface for data in the shared database that are not synced to its disk: which boxes are live, and the events of
+ * the live stream. Implementation: ../postgres/live.ts. Types; any thread.
  */
 import type { RatesSession } from './rates.ts';
 
@@ -53,7 +53,11 @@ export interface LiveDelta extends LiveHead {
 
 /** The connection of a box. It runs one call at a time: begin the next call after the last one has ended. */
 export interface LiveSession extends RatesSession {
-  /** Reports that the box lives. @returns all boxes that live, including this one @throws TruthUnavailableError */
+  /**
+   * Reports that the box is live.
+   * @returns all live boxes, including this one
+   * @throws TruthUnavailableError
+   */
   beat(): Promise<string[]>;
   /**
    * Reports that the organizations have readers, so that their events are stored for some minutes.

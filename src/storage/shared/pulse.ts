@@ -1,5 +1,5 @@
 /**
- * Reports at intervals that the box lives, over a separate connection, and runs rounds of other work over the same
+ * Reports at intervals that the box is live, over a separate connection, and runs rounds of other work over the same
  * connection. Any thread; only one thread of a box has an instance.
  */
 import { randomUUID } from 'node:crypto';
@@ -18,17 +18,17 @@ interface PulseWork {
   fail(error: Error): void;
 }
 
-/** The ids of this box and of all boxes that live. */
+/** The ids of this box and of all live boxes. */
 interface LiveBoxes {
   box: string;
   live: ReadonlySet<string>;
 }
 
-/** Called after each report that the box lives. @throws TruthUnavailableError */
+/** Called after each report that the box is live. @throws TruthUnavailableError */
 type OnBeat = (session: LiveSession, boxes: LiveBoxes) => Promise<void>;
 
 interface PulseTimes {
-  /** Interval at which the box reports that it lives. */
+  /** Interval at which the box reports that it is live. */
   beat_ms: number;
   /** Pause between attempts to connect. */
   retry_ms: number;

@@ -88,7 +88,8 @@ export interface RunsSession {
    * Stores the commits whose terms are the present ones of their actors, all in one statement.
    * @param batch number of the last batch plus one
    * @param commits at most one of each actor
-   * @throws TruthUnavailableError if it is unknown whether the batch was stored: the next session's `last_batch` says
+   * @throws TruthUnavailableError if it is unknown whether the batch was stored; `last_batch` of the next session then
+   * shows it
    */
   commit(batch: number, commits: readonly ActorCommit[]): Promise<RunsOutcome>;
   /** Reads the values of rows that only a query reads; null for a missing one. @throws TruthUnavailableError */

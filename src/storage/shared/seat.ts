@@ -1,6 +1,6 @@
 /**
  * Memory that all threads of a box share, with data of the store thread: its id, the position that the view shows, how
- * old the view may be, how many boxes live, the numbers of its notices, and counters. Any thread; the store thread
+ * old the view may be, the number of live boxes, the numbers of its notices, and counters. Any thread; the store thread
  * writes it.
  */
 
@@ -82,7 +82,7 @@ export class SeatState {
     return this.position >= position && this.applied >= this.changes;
   }
 
-  /** Number of boxes that live, including this one. While the database is unreachable, the last known number. */
+  /** Number of live boxes, including this one. While the database is unreachable, the last known number. */
   get boxes(): number {
     return Math.max(1, Number(Atomics.load(this.#fields, BOXES)));
   }

@@ -74,7 +74,8 @@ export interface TruthSession {
    * Decides the proposals in their order, all in one statement, and reads what has changed.
    * @param batch number of the last batch plus one
    * @param since the view's position
-   * @throws TruthUnavailableError if it is unknown whether the batch was decided: the next session's `last_batch` says
+   * @throws TruthUnavailableError if it is unknown whether the batch was decided; `last_batch` of the next session then
+   * shows it
    */
   commit(
     batch: number,

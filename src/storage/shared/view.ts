@@ -30,7 +30,7 @@ export interface View {
   readonly tables: Pick<Tables, 'get' | 'range' | 'snapshot'>;
   /** null: the content cannot be used, for example because the first load is not complete. */
   readonly mark: Mark | null;
-  /** Random, new after each load of another history: see `Proposal`. */
+  /** A random text that changes with each load of another history (`Proposal.history`). */
   readonly history: string;
   /**
    * Runs a transaction without storing its writes.

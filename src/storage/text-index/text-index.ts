@@ -526,7 +526,7 @@ export class TextIndex {
     } catch (thrown) {
       if (!(thrown instanceof SegmentDamage)) throw thrown;
       this.#stopMerge();
-      // The check finds the damaged segment.
+      // `#goOnChecking` finds which of the segments is damaged.
       this.#unchecked.push(...sources);
     }
     return true;

@@ -1,13 +1,13 @@
 /**
- * Searches the full-text index of a capture database. Capture reader, command line; synchronous. It writes
- * nothing except marks for damaged segments.
+ * Searches the full-text index of a capture database. Capture reader, command line; synchronous. It writes nothing
+ * except marks for damaged segments.
  *
- * A run matches if it contains each term. For a term of one word, the index is exact. For a phrase, it finds
- * exchanges with all its words; the caller must read the texts to check whether the words are adjacent
+ * A run matches if it contains each term. For a term of one word, the index is exact. For a phrase, the search finds
+ * exchanges with all words of the phrase; the caller must read the texts to check whether the words are adjacent
  * (`TextMatches.needs_reading`).
  *
- * Memory: 16 bytes for each exchange with a word of the query, while matches are used; 4 bytes for each
- * exchange and about 60 for each run that was ever found.
+ * Memory: 16 bytes for each exchange with a word of the query, while matches are used; 4 bytes for each exchange and
+ * about 60 for each run that was ever found.
  */
 import { statSync, writeFileSync } from 'node:fs';
 import type { DataKey } from '../../std/data-key.ts';
