@@ -82,8 +82,8 @@ export interface ChosenBase {
   entry: BaseEntry;
   prefix: number;
   /**
-   * Whether it was chosen only because the path is the same. Such a base helps to compress the headers, but hardly the
-   * body.
+   * Whether the base was chosen only because the path is the same. Such a base helps to compress the headers, but
+   * hardly the body.
    */
   by_path: boolean;
 }

@@ -61,7 +61,8 @@ export class ReadCache {
   }
 
   /**
-   * Keeps a value. Bodies that take more than half of the bound are not kept. @param bytes memory that the value takes
+   * Keeps a value. Bodies that take more than half of the bound are not kept.
+   * @param bytes memory that the value takes
    */
   set(key: number, value: Entry['value'], bytes: number): void {
     if (bytes > this.#max / 2) {

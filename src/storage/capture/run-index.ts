@@ -165,7 +165,7 @@ export class RunIndex {
   }
 
   /**
-   * At most `limit` rows of runs that began before an exchange, newest first.
+   * Returns at most `limit` rows of runs that began before an exchange, newest first.
    * @throws RunIndexDamage
    */
   newest(before: number, limit: number): KeptRow[] {

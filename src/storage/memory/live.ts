@@ -1,5 +1,5 @@
 /**
- * Keeps in memory which boxes are live, how they divide rates, and the events of the live stream. For tests: the
+ * Keeps in memory which boxes are alive, how they divide rates, and the events of the live stream. For tests: the
  * reference implementation for ../postgres/live.ts. An instance outlives its sessions. Any thread; each instance
  * belongs to one thread.
  */

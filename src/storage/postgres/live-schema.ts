@@ -46,7 +46,7 @@ CREATE TABLE understudy.live_reserved (
   reserved_to bigint NOT NULL
 );
 
--- Records that a box is live. Returns the number of live boxes.
+-- Records that a box is alive. Returns the number of live boxes.
 CREATE FUNCTION understudy.beat(a_box uuid) RETURNS int
 LANGUAGE sql ${FUNCTION} AS $$
   INSERT INTO understudy.pulses VALUES (a_box, clock_timestamp())

@@ -1,5 +1,5 @@
 /**
- * Stores in PostgreSQL which boxes are live, how they divide rates, and the events of the live stream
+ * Stores in PostgreSQL which boxes are alive, how they divide rates, and the events of the live stream
  * (../shared/live.ts and rates.ts; live-schema.ts and rates-schema.ts have the tables). Uses a separate connection, so
  * that it does not delay commits. Any thread.
  */

@@ -35,7 +35,7 @@ CREATE UNLOGGED TABLE understudy.rate_divisions (
 );
 CREATE INDEX rate_divisions_version ON understudy.rate_divisions (version);
 
--- Records that a box is live. Returns the live boxes.
+-- Records that a box is alive. Returns the live boxes.
 CREATE FUNCTION understudy.beat_boxes(a_box uuid) RETURNS uuid[]
 LANGUAGE sql ${FUNCTION} AS $$
   SELECT understudy.beat(a_box);

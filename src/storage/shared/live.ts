@@ -1,5 +1,5 @@
 /**
- * Interface for data in the shared database that are not synced to its disk: which boxes are live, and the events of
+ * Interface for data in the shared database that are not synced to its disk: which boxes are alive, and the events of
  * the live stream. Implementation: ../postgres/live.ts. Types; any thread.
  */
 import type { RatesSession } from './rates.ts';
@@ -54,7 +54,7 @@ export interface LiveDelta extends LiveHead {
 /** The connection of a box. It runs one call at a time: begin the next call after the last one has ended. */
 export interface LiveSession extends RatesSession {
   /**
-   * Reports that the box is live.
+   * Reports that the box is alive.
    * @returns all live boxes, including this one
    * @throws TruthUnavailableError
    */

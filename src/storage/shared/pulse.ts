@@ -1,5 +1,5 @@
 /**
- * Reports at intervals that the box is live, over a separate connection, and runs rounds of other work over the same
+ * Reports at intervals that the box is alive, over a separate connection, and runs rounds of other work over the same
  * connection. Any thread; only one thread of a box has an instance.
  */
 import { randomUUID } from 'node:crypto';
@@ -24,11 +24,11 @@ interface LiveBoxes {
   live: ReadonlySet<string>;
 }
 
-/** Called after each report that the box is live. @throws TruthUnavailableError */
+/** Called after each report that the box is alive. @throws TruthUnavailableError */
 type OnBeat = (session: LiveSession, boxes: LiveBoxes) => Promise<void>;
 
 interface PulseTimes {
-  /** Interval at which the box reports that it is live. */
+  /** Interval at which the box reports that it is alive. */
   beat_ms: number;
   /** Pause between attempts to connect. */
   retry_ms: number;
