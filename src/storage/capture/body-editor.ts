@@ -1,7 +1,7 @@
 /**
  * Makes the stored copy of a body: replaces attachments by placeholders and masks secrets. An agent's next request
  * begins with its previous one. So the edits of the previous body are reused in the common beginning and end. Only the
- * bytes between these are scanned, with a margin on both sides that is longer than any key. Capture process.
+ * bytes between the common parts are scanned, with a margin on both sides that is longer than any key. Capture process.
  */
 import { byteEngine } from '../../../native/byte-engine.ts';
 import { type ByteRange, mergeRanges } from '../../redaction/byte-range.ts';

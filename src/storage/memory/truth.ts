@@ -79,7 +79,7 @@ export class MemoryTruth implements Truth {
     return this.position;
   }
 
-  /** Tells all boxes that there are commits. */
+  /** Calls `onHint` of all sessions, because there are new commits. */
   hint(): void {
     for (const hint of this.hints) hint();
   }

@@ -55,8 +55,8 @@ BEGIN
     LEFT JOIN understudy.rate_divisions r ON r.version > after;
 END $$;
 
--- Writes those entries of which the caller knows the stored version (bases). The lock on the one row of rate_state
--- gives all writes one order, so no version is visible before an earlier one.
+-- Writes each entry whose stored version is the one that bases has for it. The lock on the one row of rate_state gives
+-- all writes one order, so no version is visible before an earlier one.
 CREATE FUNCTION understudy.rates_write(an_epoch uuid, keys bigint[], bases bigint[], datas text[]) RETURNS bigint[]
 LANGUAGE plpgsql ${FUNCTION} AS $$
 DECLARE

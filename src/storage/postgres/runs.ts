@@ -1,6 +1,6 @@
 /**
  * The shared runs in PostgreSQL (../shared/runs-truth.ts; schema.ts has the tables). The commits of a tick are one
- * statement, and its take-overs are another; both are sent together. Any thread.
+ * statement, and its take-overs are another. The two statements are sent together. Any thread.
  */
 import type { QueryConfig } from 'pg';
 import type { RowSealing } from '../shared/row-sealing.ts';

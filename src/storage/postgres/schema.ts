@@ -156,7 +156,7 @@ BEGIN
 END $$;
 
 -- Forgets commits and boxes that are older than age, and marks earlier removals as forgettable, which sweep then
--- forgets. Any box may call both at any time. They are two functions, because commits wait while prune runs.
+-- forgets. Any box may call prune and sweep at any time. They are two functions, because commits wait while prune runs.
 CREATE FUNCTION understudy.prune(age interval DEFAULT ${KEPT}) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -1,7 +1,7 @@
 /**
  * Sends a box's commits and take-overs of runs to the database. The commits of all threads are sent in one statement,
- * and the take-overs in another; both are sent together. Any thread; only one thread of a box has an instance, beside
- * the follower (follower.ts), whose view shows the rows that every box follows.
+ * and the take-overs in another. The two statements are sent together. Any thread; only one thread of a box has an
+ * instance, beside the follower (follower.ts), whose view shows the rows that every box follows.
  *
  * At most one batch of commits is sent at a time. Commits that arrive in the meantime are in the next batch. If the
  * connection breaks, the batch is kept. The next session says whether the batch was stored; if not, it is sent again.
