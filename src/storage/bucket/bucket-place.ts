@@ -12,7 +12,7 @@ export interface BucketPlace {
   endpoint: string | null;
   /** null: neither a region nor an endpoint is given, and the SDK's configuration decides. */
   region: string | null;
-  /** For messages. */
+  /** The place as messages name it. */
   name: string;
 }
 

@@ -15,10 +15,11 @@
  *   varint count, varint raw size, varint dictionary distance (0: none), then the payload
  * Payload, uncompressed: count × varint record size, then the records.
  *
- * A block of one exchange that has a base is compressed with a zstd dictionary: the last part of the base's record
- * (headers, event framing, and the answer's text, which the next request repeats), and, when there is time for it, the
- * base's whole request (agents read the same files again and again). Exchanges that arrive fast share a block and are
- * compressed together, because each compression call costs at least 50 to 100 µs.
+ * A block of one exchange that has a base is compressed with a zstd dictionary. The dictionary is the last part of the
+ * base's record: headers, event framing, and the answer's text, which the next request repeats. When there is time for
+ * it, the dictionary also has the base's whole request, because agents read the same files again and again. Exchanges
+ * that arrive fast share a block and are compressed together, because each compression call costs at least 50 to 100
+ * µs.
  *
  * Pieces. If a value does not fit into half a page, LMDB stores it in separate whole pages, which wastes half a page on
  * average. So a block of 1,000 bytes to 64 KiB is cut into pieces of 1,000 bytes, four of which fill a page. The pieces

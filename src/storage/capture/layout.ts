@@ -20,11 +20,16 @@
  *   capture.mdb.cache/               packs that were fetched from the bucket
  *   capture.mdb.raw/<number>.raw     blocks that arrived too fast to be packed at once (raw-files.ts)
  *
- * Tables: `meta` (format, first id, last indexed id), `blocks` (id of the first exchange → a block of exchanges),
- * `pieces` (pieces of blocks, see codec.ts), `facts` (the exchange index, see summary-table.ts, and the newest
- * exchanges that it lacks, see newest-exchanges.ts), `tails` (id of a turn → what is needed to link later turns to it,
- * see turn-links.ts), `waiting` (key of a block that is not packed yet → its raw file), `early` (id of an exchange →
- * facts of it and later exchanges that wait for their turn in the index, see early-facts.ts).
+ * Tables of a file:
+ *
+ *   meta      the format, the first id, the last indexed id
+ *   blocks    id of the first exchange → a block of exchanges (codec.ts)
+ *   pieces    number → a piece of a block (codec.ts)
+ *   facts     the exchange index (summary-table.ts), and the newest exchanges that it lacks (newest-exchanges.ts)
+ *   tails     id of a turn → what is needed to link later turns to it (turn-links.ts)
+ *   waiting   key of a block that is not packed yet → the number of its raw file
+ *   early     id of an exchange → facts of it and of later exchanges that wait for their turn in the index
+ *             (early-facts.ts)
  */
 import { chmodSync, existsSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { basename, dirname, extname, join } from 'node:path';
@@ -48,9 +53,11 @@ import { refuseHalfRestored } from '../restore-marker.ts';
 import { readCaptureKeys } from './capture-keys.ts';
 
 /**
- * Format number of new files. A reader refuses files with a number above OFFLOADED_FORMAT. 2: blocks may be in raw
- * files. 3: blocks in raw files may be in several pieces. 4: in a file without a key, summaries and tails may have
- * checksums. 5: the last block of summaries may have several rows (summary-table.ts).
+ * Format number of new files. A reader refuses files with a number above OFFLOADED_FORMAT. What each number added:
+ *   2   blocks may be in raw files
+ *   3   blocks in raw files may be in several pieces
+ *   4   in a file without a key, summaries and tails may have checksums
+ *   5   the last block of summaries may have several rows (summary-table.ts)
  */
 export const CAPTURE_FORMAT = 5;
 /** Format number of sealed files whose blocks are in a bucket (src/storage/offload/). */

@@ -1,7 +1,7 @@
 /**
- * A map of the latest turns of a capture file by keys, which are made from the parts that later requests repeat; and
- * the format of the rows of turns in the table `tails`. With a key, a request finds the turn that it continues among
- * those that arrived earlier, in whatever order they were stored. A turn that is stored late finds the turns that
+ * A map of the latest turns of a capture file by keys, which are made from the parts that later requests repeat. Also
+ * has the format of the rows of turns in the table `tails`. With a key, a request finds the turn that it continues
+ * among those that arrived earlier, in whatever order they were stored. A turn that is stored late finds the turns that
  * continue it. Used by the capture process, and by readers on any thread.
  * Bounds: the latest INDEXED_TURNS_KNOWN turns; for each key, the latest MAX_CANDIDATES of them.
  */
@@ -89,9 +89,9 @@ const WANTED = ['answer', 'alone', 'first'] as const;
 
 /**
  * Format: flags, number of keys, the keys. Then, depending on the flags: the turn that this one continues, the sketch,
- * the place, the run's name. Here the place consists of the arrival stamp, a byte for the strength of the link and the
- * kinds of keys, and the keys by which the turn looks for its predecessor. A turn that continues an earlier one has the
- * same sketch, which is then omitted.
+ * the place, the run's name. The place consists of the arrival stamp, a byte for the strength of the link and the kinds
+ * of keys, and the keys by which the turn looks for its predecessor. The sketch is omitted if the turn continues one
+ * with a lower id and its run's name is not stored, because both turns then have the same sketch.
  */
 export function encodeTurn(turn: Turn): Buffer {
   const isShared = turn.follows !== 0 && turn.follows < turn.id && turn.run_id === null;

@@ -7,7 +7,7 @@
  *     uses
  *   3. sync the file
  * Before step 1, the caller must make sure that both heads of the file and its checkpoint belong to commits after the
- * removal, and must then reopen the file, because LMDB fills the free space of new pages with the former content of its
+ * removal. It must then reopen the file, because LMDB fills the free space of new pages with the former content of its
  * buffers. Step 2 stops the writes for one portion of pages after the other. Before a portion, it waits until no reader
  * has an earlier snapshot open, and fails after a minute.
  * Memory: one byte for each page of the file. Capture process, command line.

@@ -5,12 +5,18 @@
  * only files in the bucket refer to them. Each pass can be repeated, and continues the work of an earlier process.
  * Appends do not wait for a pass. Capture process, command line.
  *
- * A file is moved in these steps: make the draft (the file without its blocks) under a temporary name; write the note;
- * rename the draft to its own name; send the packs and the draft; send the full-text segments; write the manifest;
- * compare the packs and the draft in the bucket with the file; rename the draft to the file's name. If the full-text
- * index does not have all exchanges of the file yet, the manifest is first written without the segments, and later
- * passes do the rest. The content of a file in the bucket is removed in these steps: write the note; write the
- * manifest; remove the objects.
+ * A file is moved in these steps:
+ *   1. make the draft (the file without its blocks) under a temporary name
+ *   2. write the note
+ *   3. rename the draft to its own name
+ *   4. send the packs and the draft
+ *   5. send the full-text segments
+ *   6. write the manifest
+ *   7. compare the packs and the draft in the bucket with the file
+ *   8. rename the draft to the file's name
+ * If the full-text index does not have all exchanges of the file yet, the manifest is first written without the
+ * segments. Later passes then send the segments and write the manifest again. The content of a file in the bucket is
+ * removed in these steps: write the note; write the manifest; remove the objects.
  */
 import { randomBytes } from 'node:crypto';
 import { existsSync, linkSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs';

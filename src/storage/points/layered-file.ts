@@ -9,9 +9,9 @@ import { PageTable } from './page-table.ts';
 import type { LayerRef, PointFile } from './point.ts';
 
 /**
- * After this many layers of changes, the next layer contains all changes since the first layer. It contains all pages,
- * and is a new first layer, if the last layer of all changes had at least half as many pages as the first one, or if the
- * pages of the first layer are not known.
+ * After this many layers of changes, the next layer contains all changes since the first layer. Instead, a new first
+ * layer with all pages is written if the pages of the first layer are not known, or if the last layer with all changes
+ * had at least half as many pages as the first layer.
  */
 const CHANGES_MAX = 60;
 

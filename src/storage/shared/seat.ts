@@ -21,9 +21,14 @@ const APPLIED = 6;
 const FOLLOWERS = 7;
 const FIRST_COUNT = 8;
 /**
- * Counters of the store thread since the start of the process, in this order: proposals with a conflict; events of the
- * live stream that were dropped; actors that this box took from others; commits that were lost because another box took
- * the actor; take-overs that had to wait for another box; round trips for runs; actors' commits in these round trips.
+ * Counters of the store thread since the start of the process:
+ *   conflicts      proposals with a conflict
+ *   live_losses    events of the live stream that were dropped
+ *   take_overs     actors that this box took from others
+ *   lost_commits   commits that were lost because another box took the actor
+ *   held_takings   take-overs that had to wait for another box
+ *   run_ticks      round trips for runs
+ *   run_commits    actors' commits in these round trips
  */
 const COUNTS = [
   'conflicts',
