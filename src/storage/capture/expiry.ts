@@ -144,8 +144,8 @@ export class CaptureExpiry {
   }
 
   /**
-   * Returns the times of a file's first and last exchange. For an unreadable file, 0 counts as the time of the first
-   * exchange, and the time when the file was sealed as that of the last one.
+   * Returns the times of a file's first and last exchange. In an unreadable file, the first exchange counts as begun at
+   * time 0, and the last one as ended when the file was sealed.
    */
   #spanOf({ path, first_id, last_id }: SealedFile): Span {
     let span = this.#spans.get(path);
