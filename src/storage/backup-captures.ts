@@ -35,8 +35,8 @@ export class CaptureCopy {
 
   /**
    * Copies the live file if it exists.
-   * @returns the manifest's entry for the live file (null if there is none), and the other files, which have the
-   * remaining exchanges
+   * @returns the manifest's entry for the live file (null if the file does not exist), and the other files, which have
+   * the remaining exchanges
    * @throws BackupError if a rotation disturbed every attempt, or if the file is damaged; a file system or LMDB error
    */
   async copyLive(): Promise<{ entry: FileEntry | null; others: SealedFile[] }> {

@@ -21,7 +21,7 @@ export function rewriteOrderFile(db: string, kind: RewriteKind): OrderFile {
   return new OrderFile(db, SUFFIXES[kind]);
 }
 
-/** Finds the kind of the order that exists, given or accepted; null if there is none. */
+/** Finds the kind of the order that exists, given or accepted; null without an order. */
 export function findRewriteOrder(db: string): RewriteKind | null {
   return (['compact', 'rekey'] as const).find((kind) => rewriteOrderFile(db, kind).exists()) ?? null;
 }

@@ -184,7 +184,7 @@ export class RunIndex {
     return this.#check(value);
   }
 
-  /** Returns the figures whose first exchange is `from_id`; undefined if there are none. @throws RunIndexDamage */
+  /** Returns the figures whose first exchange is `from_id`; undefined if they do not exist. @throws RunIndexDamage */
   figures(from_id: number): Buffer | undefined {
     const value = this.#read(() => this.#figures.get(from_id));
     return value === undefined ? undefined : this.#check(value);

@@ -110,9 +110,9 @@ export class SummaryTable {
   }
 
   /**
-   * Finds the first indexed id from `id` on that may belong to the run; the id after the last indexed one if there is
-   * none. Skips blocks whose text does not contain the run's name, because parsing their summaries would take ten times
-   * as long.
+   * Finds the first indexed id from `id` on that may belong to the run; the id after the last indexed one if no such id
+   * exists. Skips blocks whose text does not contain the run's name, because parsing their summaries would take ten
+   * times as long.
    */
   findRun(id: number, runId: string): number {
     const name = Buffer.from(`"run_id":${JSON.stringify(runId)}`);

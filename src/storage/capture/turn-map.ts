@@ -249,7 +249,7 @@ export class TurnMap {
   }
 
   /**
-   * Finds the turn that a request with this key continues; null if there is none.
+   * Finds the turn that a request with this key continues; null if it continues no turn.
    * @param at the place of the request
    * @param sketch computes the sketch of the request's system prompt
    * @param isWhole true: the key is that of the whole request. An unanswered turn is then found only if it failed
