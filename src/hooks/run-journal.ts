@@ -10,7 +10,7 @@ import { makeFolder } from '../std/folder.ts';
 
 /** Files that are older than this are removed. Sessions are shorter. */
 const KEPT_MS = 7 * 24 * 3_600_000;
-/** Maximum number of files that one clean-up checks. Further files are checked once some of these have been removed. */
+/** Maximum number of files that one clean-up checks. Of more files, each clean-up checks others. */
 const SWEPT_FILES = 1_000;
 /**
  * Maximum time between the starts of two hooks for one event. A repetition of the same tool call comes later, because
@@ -121,11 +121,18 @@ export function sweepJournals(): void {
   }
   rmSync(join(folder, 'outage'), { force: true });
   const oldest = Date.now() - KEPT_MS;
-  for (const name of names.filter((name) => name.startsWith('run-')).slice(0, SWEPT_FILES)) {
+  for (const name of pickSome(names.filter((name) => name.startsWith('run-')))) {
     const path = join(folder, name);
     const { mtimeMs = oldest } = statSync(path, { throwIfNoEntry: false }) ?? {};
     if (mtimeMs < oldest) rmSync(path, { force: true });
   }
+}
+
+/** Up to SWEPT_FILES successive names from a random one on; the first name follows the last one. */
+function pickSome(names: readonly string[]): string[] {
+  if (names.length <= SWEPT_FILES) return [...names];
+  const from = Math.floor(Math.random() * names.length);
+  return [...names.slice(from), ...names.slice(0, from)].slice(0, SWEPT_FILES);
 }
 
 function readLines(path: string): string[] {

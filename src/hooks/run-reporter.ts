@@ -21,16 +21,22 @@ interface ReporterOptions {
 /** The service's maximum length of a task. */
 const TASK_UNITS = 65_536;
 /**
- * Statuses by which a running service refuses this user's requests. After one of these, after a status of 500 or more,
- * and after a step that is not accepted, the service is not called for a while.
+ * Statuses by which a running service refuses all requests of this user. After one of these, or a status of 500 or more,
+ * the service is not called for a while.
  */
 const REFUSALS = new Set([401, 403, 429]);
+
+/** The service does not accept this step, for example because it is too large. It may accept the next one. */
+class StepRefusedError extends Error {
+  override readonly name = 'StepRefusedError';
+}
 
 /**
  * Reports an event to the service.
  * @returns the text that the agent should read now; otherwise null
- * @throws Error if the service does not answer or refuses the event. The service is then not called for a while, and
- *   this function throws without calling it
+ * @throws StepRefusedError if the service does not accept the step; Error if the service does not answer, or refuses
+ *   all requests of this user. After such an Error the service is not called for a while, and this function throws
+ *   without calling it
  */
 export async function reportEvent(
   event: Exclude<HookEvent, { kind: 'session' }>,
@@ -53,7 +59,7 @@ export async function reportEvent(
         return null;
     }
   } catch (thrown) {
-    journal.noteOutage();
+    if (!(thrown instanceof StepRefusedError)) journal.noteOutage();
     throw thrown;
   } finally {
     reporter.close();
@@ -113,7 +119,8 @@ class RunReporter {
       await this.start('');
       answer = await log();
     }
-    if (answer.status !== 200) throw new Error(`HTTP ${answer.status} ${answer.body.slice(0, 200)}`);
+    if (answer.status !== 200)
+      throw new StepRefusedError(`HTTP ${answer.status} ${answer.body.slice(0, 200)}`);
     if (!tellable || !hasFired(answer)) return null;
     const { status, body: text } = await this.#post('/v1/monitors/evaluate', { run_id: this.#runId });
     return status === 200 ? readIntervention(text) : null;

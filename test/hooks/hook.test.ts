@@ -325,6 +325,21 @@ describe('an agent continues if its service', () => {
       );
     });
 
+  it('refuses one step, and the next step is sent', async () => {
+    const asked: string[] = [];
+    const { url } = await listen((request, response) => {
+      request.resume();
+      asked.push(request.url!.split('/').at(-1)!);
+      const isRefused = asked.filter((name) => name === 'steps').length === 1 && asked.at(-1) === 'steps';
+      response.writeHead(isRefused ? 413 : 200).end(JSON.stringify({ fired: [] }));
+    });
+    const env = { SVC_BASE_URL: url };
+    const refused = await hook('claude-code', call('refused', 'a'), env, [...PATIENT, '--verbose']);
+    expect(refused).toMatchObject({ code: 0, stdout: '', stderr: expect.stringContaining('HTTP 413') });
+    expect(await hook('claude-code', call('refused', 'b'), env, [...PATIENT, '--verbose'])).toEqual(SILENCE);
+    expect(asked).toEqual(['runs', 'steps', 'steps']);
+  });
+
   it('has no key or no address', { tags: 'long' }, async () => {
     expect(await hook('claude-code', call('a', 'a'), { SVC_API_KEY: '' })).toEqual(SILENCE);
     expect(await hook('claude-code', call('a', 'a'), { SVC_BASE_URL: 'no address' })).toEqual(SILENCE);
