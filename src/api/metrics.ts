@@ -175,8 +175,8 @@ export class ApiMetrics {
 }
 
 /**
- * The sources of the main thread's metrics. If a promise of a source rejects, only the metrics of this source are
- * missing; for a server thread, its last counts are shown.
+ * The sources of the main thread's metrics. If a source throws, or its promise rejects, only the metrics of this source
+ * are missing; for a server thread, its last counts are shown.
  */
 interface MetricsSources {
   /** Metrics of every server thread. */
@@ -374,8 +374,8 @@ export class ProcessMetrics {
     const [requests, hosts, stats, figures] = await Promise.all([
       Promise.allSettled(servers()),
       actors().catch((): null[] => []),
-      capture()?.catch(() => null) ?? null,
-      today?.().catch(() => null) ?? null,
+      (async () => capture())().catch(() => null),
+      (async () => today?.() ?? null)().catch(() => null),
     ]);
     for (const [at, answer] of requests.entries())
       if (answer.status === 'fulfilled') this.#counted[at] = answer.value;
@@ -384,17 +384,30 @@ export class ProcessMetrics {
     const parts = [
       this.#own,
       AggregatorRegistry.aggregate([...Object.values(this.#counted), listCaptureWaits(captured)]),
-      ...(connections === undefined ? [] : [describeConnections(connections())]),
-      ...(framing_guard === undefined ? [] : [describeFramingGuard(framing_guard())]),
+      ...describeIf(connections, describeConnections),
+      ...describeIf(framing_guard, describeFramingGuard),
       this.#domain.describe(answered),
       describeActors(answered),
       describeCapture(captured),
-      ...(verdicts === undefined ? [] : [describeVerdicts(verdicts())]),
+      ...describeIf(verdicts, describeVerdicts),
       ...(figures === null ? [] : [describeToday(figures)]),
-      ...(points === undefined ? [] : [describePoints(points())]),
-      describeReads(databases?.() ?? {}, captured),
+      ...describeIf(points, describePoints),
+      ...describeIf(databases ?? (() => ({})), (reads) => describeReads(reads, captured)),
     ];
     return (await Promise.all(parts.map((part) => part.metrics()))).join('\n');
+  }
+}
+
+/** The metrics of a source; none if there is no such source, or if it throws. */
+function describeIf<Value>(
+  source: (() => Value) | undefined,
+  describe: (value: Value) => Registry,
+): Registry[] {
+  if (source === undefined) return [];
+  try {
+    return [describe(source())];
+  } catch {
+    return [];
   }
 }
 
