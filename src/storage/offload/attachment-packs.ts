@@ -151,7 +151,9 @@ export async function restoreAttachmentFiles({ env, path, content, read }: Resto
   const readPart = async (offset: number, most: number): Promise<Buffer> => {
     const number = Math.floor(offset / ATTACHMENT_PACK_BYTES);
     if (pack?.number !== number) {
-      const [bytes, sha256] = packs[number]!;
+      const listed = packs[number];
+      if (listed === undefined) throw new RangeError(`${path} does not list attachment pack ${number}`);
+      const [bytes, sha256] = listed;
       pack = { number, bytes: await read(attachmentPackName(content, number), bytes, sha256) };
     }
     const from = offset - number * ATTACHMENT_PACK_BYTES;
