@@ -734,8 +734,11 @@ export class CapturedRuns {
       return runs === null ? null : (slot: number) => runs.testKey(keyOfText(slot));
     };
     const list = columns.reader(search.reader, nowMs);
-    const isTextRead = (slot: number) =>
-      list.isTextRead!(slot) || search.isCovered(this.#table.entryAt(slot)!);
+    // A query of several words asks for each word.
+    const isTextRead = rememberSlots(
+      this.#table.end,
+      (slot) => list.isTextRead!(slot) || search.isCovered(this.#table.entryAt(slot)!),
+    );
     const reader = { ...list, findText, isTextRead };
     const { keyOf } = compileSort(query.sort, reader);
     return { test: compileRunQuery(query, reader, nowMs), keyOf, reader };
@@ -1148,4 +1151,13 @@ export class RunWithin extends SourcePart {
       if (summary.id === this.#lastId) return;
     }
   }
+}
+
+/** Makes a test that computes each slot's result once. */
+function rememberSlots(end: number, test: (slot: number) => boolean): (slot: number) => boolean {
+  const results = new Uint8Array(end);
+  return (slot) => {
+    results[slot] ||= test(slot) ? 1 : 2;
+    return results[slot] === 1;
+  };
 }
