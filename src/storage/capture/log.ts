@@ -231,6 +231,7 @@ export class CaptureLog {
       path,
       data_key: data_key ?? null,
       release,
+      rest,
       completes_index: options.decode !== undefined,
       seal: options.seal ?? sealHere(options.decode ?? null, rest),
     });

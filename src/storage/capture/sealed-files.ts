@@ -11,6 +11,9 @@ import { closeEnv, listSealed, openCaptureEnv, type SealedFile, sealedPath } fro
 import { listWaiting } from './repacking.ts';
 import type { Seal } from './seal-work.ts';
 
+/** Longest time of releasing raw files between two rests. */
+const RELEASE_SLICE_MS = 5;
+
 /** A live file that was replaced by a new one and is not sealed yet. */
 export type MovedFile = Pick<SealedFile, 'path' | 'first_id' | 'last_id'>;
 
@@ -18,8 +21,10 @@ interface SealedFilesOptions {
   /** Path of the live file. */
   path: string;
   data_key: Uint8Array | null;
-  /** Called with the raw file of each block once the packed block is on disk. */
+  /** Called with the raw file of each block once the packed block is on disk. May remove the file. */
   release: (file: number) => void;
+  /** Called about every 5 ms of releasing with the time since its last call, ms; lets exchanges be stored. */
+  rest: (tookMs: number) => Promise<void>;
   /** Whether sealing completes the index of a file. */
   completes_index: boolean;
   seal: Seal;
@@ -29,6 +34,7 @@ export class SealedFiles {
   readonly #path: string;
   readonly #dataKey: Uint8Array | null;
   readonly #release: (file: number) => void;
+  readonly #rest: (tookMs: number) => Promise<void>;
   readonly #completesIndex: boolean;
   readonly #seal: Seal;
   /** Interrupts the sealing. */
@@ -44,10 +50,11 @@ export class SealedFiles {
   /** The last indexed exchange of each file whose index is not complete, in the order of the files. */
   readonly #indexed = new Map<MovedFile, number>();
 
-  constructor({ path, data_key, release, completes_index, seal }: SealedFilesOptions) {
+  constructor({ path, data_key, release, rest, completes_index, seal }: SealedFilesOptions) {
     this.#path = path;
     this.#dataKey = data_key;
     this.#release = release;
+    this.#rest = rest;
     this.#completesIndex = completes_index;
     this.#seal = seal;
     const sealed = listSealed(path);
@@ -154,12 +161,19 @@ export class SealedFiles {
     const target = sealedPath(this.#path, first_id, last_id, false);
     const { signal } = this.#ending;
     signal.throwIfAborted();
+    let releasing = Promise.resolve();
     const events = {
-      released: (files: readonly number[]) => files.forEach(this.#release),
+      released: (files: readonly number[]) => {
+        releasing = releasing.then(() => this.#releaseAll(files)).catch(ignore);
+      },
       indexed: (id: number) => void this.#indexed.set(moved, id),
     };
     const job = { path: aside, target, data_key: this.#dataKey, completes_index: this.#completesIndex };
-    await this.#seal(job, events, signal);
+    try {
+      await this.#seal(job, events, signal);
+    } finally {
+      await releasing;
+    }
     // Removing a file of gigabytes may take a second, in which no exchange would be stored.
     await rm(aside, { force: true });
     await rm(`${aside}-lock`, { force: true });
@@ -167,7 +181,24 @@ export class SealedFiles {
     await syncPathAside(dirname(target));
     return target;
   }
+
+  /**
+   * Releases raw files. A large file has a hundred of them, whose removal takes seconds.
+   * @throws the storage's error. The next start removes the rest
+   */
+  async #releaseAll(files: readonly number[]): Promise<void> {
+    let start = performance.now();
+    for (const file of files) {
+      this.#release(file);
+      const tookMs = performance.now() - start;
+      if (tookMs < RELEASE_SLICE_MS) continue;
+      await this.#rest(tookMs);
+      start = performance.now();
+    }
+  }
 }
+
+function ignore(): void {}
 
 /** Reads the raw files that a file needs until it is sealed. */
 function readWaitingFiles(path: string, dataKey: Uint8Array | null): number[] {
