@@ -48,7 +48,8 @@ const USAGE = `npm run bench -- SUITE … [options]
   --strict           exit with 1 if a goal is missed`;
 
 /**
- * Maximum time of a run, and of one with a suite of LONG_SUITES. A run that takes longer is stopped, with all processes
+ * Maximum time of a run without the minutes of `--minutes`, and of one with a suite of LONG_SUITES. A run that takes
+ * longer is stopped, with all processes
  * that it started.
  */
 const RUN_LIMIT_MS = 25 * 60_000;
@@ -141,7 +142,7 @@ const SUITES = [
 ];
 for (const suite of positionals) if (!SUITES.includes(suite)) exitUsage(`No suite ${suite}.`);
 const isLong = !values.quick && positionals.some((suite) => LONG_SUITES.has(suite));
-const limitMs = isLong ? LONG_RUN_LIMIT_MS : RUN_LIMIT_MS;
+const limitMs = isLong ? LONG_RUN_LIMIT_MS : RUN_LIMIT_MS + (Number(values.minutes) || 0) * 60_000;
 setTimeout(() => {
   console.error(`bench: stopped, because it took longer than ${limitMs / 60_000} minutes`);
   process.exit(1);
