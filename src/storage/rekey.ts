@@ -214,9 +214,16 @@ class Rekeying {
     try {
       this.#tell('raw files', 0);
       while ((await log.packSome(PACKED_AT_ONCE)) > 0) this.#tell('raw files', 0);
+      await log.settleSealing();
     } finally {
       await log.close();
     }
+    // The plan removes the raw files, which an unfinished file still needs.
+    const unfinished = listSealed(capture_db).find(({ sealing }) => sealing);
+    if (unfinished !== undefined)
+      throw new RekeyError(
+        `${unfinished.path} could not be sealed: start the service until this file is gone, and repeat this`,
+      );
   }
 
   #tell(name: string, bytes: number): void {

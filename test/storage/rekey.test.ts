@@ -2,6 +2,8 @@
  * A change of the data key. Afterwards all data exists, and only the new key opens it. rekey-kill.long.test.ts kills
  * the change at each of its steps.
  */
+
+import { randomBytes } from 'node:crypto';
 import { cpSync, existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -49,6 +51,35 @@ describe('a change of the data key', () => {
     expect(existsSync(join(folder, 'rekey.json'))).toBe(true);
     expect(await rekey(folder, null, NEW)).toMatchObject({ was_finished: true });
     await check(folder, NEW, stored);
+  });
+
+  it('first finishes a sealing that a killed process left, and keeps its raw blocks', async () => {
+    const folder = makeFolder();
+    const path = join(folder, 'capture.mdb');
+    const log = await CaptureLog.open({
+      path,
+      redact: true,
+      data_key: OLD,
+      pressed_rate: 0,
+      // The sealing ends before it has packed a block.
+      seal: async () => {
+        throw new Error('killed');
+      },
+    });
+    const bodies = Array.from({ length: 400 }, () => randomBytes(45_000));
+    for (let at = 0; at < bodies.length; at += 50)
+      await log.append(
+        bodies.slice(at, at + 50).map((request_body) => makeExchange({ run_id: 'r', request_body })),
+      );
+    await expect(log.rotate()).rejects.toThrow('killed');
+    await log.append([makeExchange({ run_id: 'r', request_body: picture })]);
+    await log.close();
+    expect(readdirSync(join(folder, 'capture.mdb.raw'))).not.toEqual([]);
+    expect(await rekey(folder, OLD, NEW)).toMatchObject({ damaged: 0 });
+    const reader = CaptureReader.open(join(folder, 'capture.1-400.mdb'), { data_key: NEW });
+    for (const [at, body] of bodies.entries())
+      expect(body.equals(reader.body(at + 1, 'request')!), String(at + 1)).toBe(true);
+    await reader.close();
   });
 
   it('is refused while a process serves from the folder, and with a wrong key, and changes nothing', async () => {

@@ -693,6 +693,11 @@ export class CaptureLog {
     });
   }
 
+  /** Resolves when every sealing that has begun has succeeded or failed, including those of an earlier process. */
+  settleSealing(): Promise<void> {
+    return this.#sealed.settle();
+  }
+
   /**
    * Runs a pass of work with the bucket (../offload/offload.ts): sends sealed files, and removes blocks that are in the
    * bucket from the disk, or restores them. No time limit, because no other work waits for the pass.
