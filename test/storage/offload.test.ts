@@ -76,6 +76,22 @@ it('sealed files leave the disk and read as before; after they were read, even w
   expect(await readAll(filled)).toEqual(before);
 });
 
+it('no further file goes to the bucket when none is configured any more', async () => {
+  const filled = await make(KEY, 2);
+  const log = await open(filled, AT_ONCE);
+  await passAll(log);
+  await log.close();
+  const before = listObjects(filled.place);
+  const { path, key } = filled;
+  const without = await CaptureLog.open({ path, redact: false, data_key: key, decode: decodeExchange });
+  await without.rotate();
+  await passAll(without);
+  await without.close();
+  expect(listSealed(path)).toHaveLength(3);
+  expect(readNote(path)!.files).toHaveLength(2);
+  expect(listObjects(filled.place)).toEqual(before);
+});
+
 describe.each([
   ['encrypted', KEY],
   ['not encrypted', null],

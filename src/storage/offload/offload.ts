@@ -178,16 +178,9 @@ export class Offload {
     // The data key was changed, so the manifest must be written with the new one.
     if (this.#note.nonces.length > 0 && this.#note.key_id !== this.#keyId()) this.#isManifestDue = true;
     if (this.#isManifestDue || this.#note.removing.length > 0) await this.#remove();
-    for (const file of this.#listFiles()) {
-      if (this.#isPaused) return;
-      if (this.#offloaded.isOffloaded(file.path)) continue;
-      const entry = this.#find(file);
-      if (entry?.is_uploaded !== true) await this.#send(file, entry);
-    }
-    for (const file of this.#listFiles()) {
-      if (this.#isPaused) return;
-      if (host.isSearchable(file)) await this.#sendText(file);
-    }
+    // Without a configured place, nothing more goes to the noted one.
+    if (this.#options.place !== null) await this.#sendFiles(host);
+    if (this.#isPaused) return;
     if (this.#isManifestDue) await this.#writeManifest();
     for (const { file, entry } of this.#listDue()) {
       if (this.#isPaused) return;
@@ -199,6 +192,20 @@ export class Offload {
         if (this.#offloaded.isOffloaded(file.path)) await this.#restore(file, host.replace);
       }
     } else if (this.#isTidyingDue && (await this.#removeAttachments(host))) this.#isTidyingDue = false;
+  }
+
+  /** Sends the files, and then their full-text index, unless the passes are paused. */
+  async #sendFiles(host: OffloadHost): Promise<void> {
+    for (const file of this.#listFiles()) {
+      if (this.#isPaused) return;
+      if (this.#offloaded.isOffloaded(file.path)) continue;
+      const entry = this.#find(file);
+      if (entry?.is_uploaded !== true) await this.#send(file, entry);
+    }
+    for (const file of this.#listFiles()) {
+      if (this.#isPaused) return;
+      if (host.isSearchable(file)) await this.#sendText(file);
+    }
   }
 
   /**
