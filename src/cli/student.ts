@@ -563,7 +563,8 @@ async function findAgent(place: Place, word: string, known: ReadonlySet<string>)
   const named = [...known].filter((agent) => names.get(agent) === word);
   const meant = named.length > 0 ? named : [...known].filter((agent) => agent.startsWith(word));
   if (meant.length === 1) return meant[0]!;
-  const why = meant.length === 0 ? 'there is no agent' : `${meant.length} agents begin with`;
+  const several = `${meant.length} agents ${named.length > 0 ? 'have the name' : 'begin with'}`;
+  const why = meant.length === 0 ? 'there is no agent' : several;
   throw new OrderError(`${why} ${word.slice(0, 100)}; see understudy student show`);
 }
 

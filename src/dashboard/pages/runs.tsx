@@ -15,6 +15,7 @@ import {
   readRunsById,
   scopeOf,
 } from '../core/listed-runs.ts';
+import type { LiveState } from '../core/live.ts';
 import { type ChangedRuns, useLiveRuns } from '../core/live-runs.ts';
 import { type PagedList, usePagedList } from '../core/paged-list.ts';
 import { isOperator, organization, seesCaptures, server } from '../core/session.ts';
@@ -205,8 +206,15 @@ function LiveBadge({
     };
   }, [list, scope]);
   const state = useLiveRuns(org_id, followed, changed).value;
-  return <Badge tone={state === 'live' ? 'good' : 'warn'}>{state === 'live' ? 'live' : 'connecting'}</Badge>;
+  return <Badge tone={state === 'live' ? 'good' : 'warn'}>{LIVE_WORDS[state]}</Badge>;
 }
+
+const LIVE_WORDS: Record<LiveState, string> = {
+  connecting: 'connecting',
+  live: 'live',
+  away: 'connecting',
+  off: 'not live',
+};
 
 function describeList(scope: RunScope, q: string, head: RunPageRows | null): string {
   const what = scope === 'captures' ? 'What agents did: captured, reported or both' : 'What agents report';

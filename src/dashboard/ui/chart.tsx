@@ -166,6 +166,9 @@ export function LineChart({
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const names = lines.map((line) => line.label).join();
+  // The plot outlives a render, and a click must reach the newest function.
+  const newestPick = useRef(onPick);
+  newestPick.current = onPick;
   useEffect(() => {
     const place = box.current!;
     const made = plotLines(place, { x, lines, height_px, is_time, range, format });
@@ -175,7 +178,7 @@ export function LineChart({
     );
     watcher.observe(place);
     const pick = () => {
-      if (made.cursor.idx != null) onPick?.(made.cursor.idx);
+      if (made.cursor.idx != null) newestPick.current?.(made.cursor.idx);
     };
     if (onPick !== undefined) made.over.addEventListener('click', pick);
     return () => {
