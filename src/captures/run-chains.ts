@@ -88,6 +88,8 @@ export class RunChains {
   forgotten_exchanges = 0;
   /** Exchanges that were skipped because they are not indexed yet, so that their runs are unknown. */
   not_indexed = 0;
+  /** When the first of them began, in milliseconds since the epoch; infinity: all exchanges are indexed. */
+  not_indexed_from_ms = Number.POSITIVE_INFINITY;
   #size = 0;
   #columns = new RunColumns(1_024);
   /** Hash table by the beginning of a key: the run's place plus one; 0 when empty. Half of it stays empty. */
@@ -156,6 +158,7 @@ export class RunChains {
     const { run_id: runId, id } = record;
     if (record.not_indexed) {
       this.not_indexed += 1;
+      this.not_indexed_from_ms = Math.min(this.not_indexed_from_ms, Date.parse(record.started_at));
       return;
     }
     if (runId === null || (this.#only !== null && runId !== this.#only)) return;

@@ -15,10 +15,12 @@ import type { EndCause } from '../domain/end-cause.ts';
 import { type GoldenReason, hasFailed } from '../domain/golden.ts';
 import { type RunWords, weighWords } from '../domain/run-mark.ts';
 import { inRunOrder } from '../domain/run-order.ts';
+import { RUN_IDLE_MS } from '../domain/run-status.ts';
 import { TRACE_BOUNDS } from '../domain/trace.ts';
 import { type NormalTurn, type TurnBlock, type TurnMessage, textOf } from '../domain/turn.ts';
 import { ATTACHMENT_BYTES_MIN } from '../limits.ts';
 import type { ReadTurn } from '../providers/normal-turn.ts';
+import { countOf } from '../std/count-of.ts';
 import type { ExchangeSource, ListedExchange } from './exchange-source.ts';
 import { MAX_SEEN_HASHES, type RunStep, readRun } from './inspect.ts';
 import { type ChainedRun, type RunChains, readSummaries } from './run-chains.ts';
@@ -95,7 +97,7 @@ export function* traceRun(
   run: TracedRun,
   options: TraceOptions,
 ): Generator<string, TraceEnd> {
-  const teller = new RunTeller(options);
+  const teller = new RunTeller(options, chains);
   let separator = '';
   let head = '';
   for (const step of readRun(new RunSource(source, chains, run), run.run_id)) {
@@ -182,6 +184,7 @@ const MISSING = new Set([
   'aborted',
   'truncated',
   'undecodable',
+  'not_indexed',
   'seq_gap',
   'seq_missing',
   'seq_repeated',
@@ -191,6 +194,7 @@ const MISSING = new Set([
 /** Writes a run turn by turn: the new part of each turn, and the proof at the end. */
 class RunTeller {
   readonly #options: TraceOptions;
+  readonly #chains: Pick<RunChains, 'not_indexed' | 'not_indexed_from_ms'>;
   readonly #judge = new RunJudge();
   /** Fingerprints of the conversation prefixes that earlier turns have written. */
   readonly #told = new Set<string>();
@@ -204,8 +208,9 @@ class RunTeller {
   #counted = 0;
   turns = 0;
 
-  constructor(options: TraceOptions) {
+  constructor(options: TraceOptions, chains: Pick<RunChains, 'not_indexed' | 'not_indexed_from_ms'>) {
     this.#options = options;
+    this.#chains = chains;
   }
 
   /** Counts every exchange of the run, including failed exchanges. */
@@ -256,6 +261,12 @@ class RunTeller {
     const { reasons } = weighWords(this.#judge.judge(), this.#options.words);
     const unread = run.exchanges - this.#counted;
     if (unread > 0) reasons.push({ code: 'undecodable', words: `${unread} of its exchanges cannot be read` });
+    const { not_indexed, not_indexed_from_ms } = this.#chains;
+    // A run that was idle for so long before is taken for ended.
+    if (not_indexed_from_ms - run.finished_ms < RUN_IDLE_MS) {
+      const words = `it may have more exchanges: ${countOf(not_indexed, 'stored exchange')} not indexed yet`;
+      reasons.push({ code: 'not_indexed', words });
+    }
     return {
       exchanges: run.exchanges,
       first_seq: this.#firstSeq,

@@ -23,6 +23,7 @@ const NOT_GOLDEN: Record<RunFault, string> = {
   aborted: 'aborted',
   truncated: 'stored copy truncated',
   undecodable: 'body unreadable',
+  not_indexed: 'not indexed yet',
   seq_gap: 'x-svc-seq has gaps',
   seq_missing: 'x-svc-seq partly missing',
   seq_repeated: 'x-svc-seq given twice',

@@ -37,6 +37,7 @@ const SHORT_REASONS: Record<GoldenCode, string> = {
   aborted: 'aborted',
   truncated: 'cut off',
   undecodable: 'unreadable',
+  not_indexed: 'not indexed',
   seq_gap: 'seq gap',
   seq_missing: 'seq missing',
   seq_repeated: 'seq repeated',

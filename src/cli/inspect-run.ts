@@ -40,6 +40,7 @@ const ADVICE: Record<GoldenCode, string> = {
   aborted: 'let the agent read its answers to the end, or run the task again',
   truncated: 'raise GW_MAX_CAPTURE_BYTES',
   undecodable: 'understudy inspect --exchange N says what could not be read',
+  not_indexed: 'repeat this when the index has caught up',
   seq_gap:
     'see writer.dropped in GET /__gw/stats: raise GW_MAX_QUEUE if it is not 0; and send every call of a run through the gateway',
   seq_missing: 'stamp x-svc-seq on every call of the run, or on none',

@@ -67,6 +67,8 @@ export type GoldenCode =
   | 'aborted'
   | 'truncated'
   | 'undecodable'
+  /** Stored exchanges that are not indexed yet may belong to the run (only in traces). */
+  | 'not_indexed'
   | 'seq_gap'
   | 'seq_missing'
   | 'seq_repeated'

@@ -18,7 +18,10 @@ import { runTrace, type TraceSurroundings } from '../../src/cli/trace.ts';
 import { type FakeProvider, startFakeProvider } from '../../src/demo/fake-provider.ts';
 import type { ScriptedAnswer, ScriptRequest } from '../../src/demo/script.ts';
 import { RUNS } from '../../src/domain/run-rows.ts';
+import { decodeExchange } from '../../src/providers/decode.ts';
 import { type CaptureEnv, listSealed, openCaptureEnv } from '../../src/storage/capture/layout.ts';
+import { CaptureLog } from '../../src/storage/capture/log.ts';
+import type { DecodeExchange } from '../../src/storage/capture/stored-copy.ts';
 import { LmdbTables } from '../../src/storage/lmdb/tables.ts';
 import {
   type CaptureGateway,
@@ -26,6 +29,7 @@ import {
   startCaptureGateway,
   waitForStats,
 } from '../fixtures/capture-gateway.ts';
+import { makeExchange } from '../storage/captured.ts';
 import { runCli } from './child.ts';
 import { runHere } from './here.ts';
 
@@ -441,6 +445,36 @@ describe('trace --out', () => {
     expect((await trace(['--db', db, '--out', out])).err).toBe('');
     // Standard output has only lines of the trace, and no progress.
     expect((await trace(['--db', db], { terminal: true })).err).toBe('');
+  });
+
+  it('says which runs may lack exchanges that are not indexed yet', async () => {
+    const db = path.join(mkdtempSync(path.join(folder, 'behind-')), 'capture.mdb');
+    const began = 1_760_000_000_000;
+    const store = async (decode: DecodeExchange | undefined, turns: readonly [string, number][]) => {
+      const log = await CaptureLog.open({ path: db, redact: true, ...(decode && { decode }) });
+      for (const [run_id, started_at_ms] of turns) {
+        const request = { model: 'm', messages: [{ role: 'user', content: `begin ${run_id}` }] };
+        const answer = { content: [{ type: 'text', text: 'Done.' }], stop_reason: 'end_turn' };
+        const encode = (body: object) => Buffer.from(JSON.stringify(body));
+        const bodies = { request_body: encode(request), response_body: encode(answer) };
+        await log.append([makeExchange({ run_id, seq: 1, started_at_ms, ...bodies })]);
+      }
+      await log.flush();
+      await log.close();
+    };
+    await store(decodeExchange, [
+      ['old', began],
+      ['recent', began + 3_600_000],
+    ]);
+    expect((await trace(['--db', db])).lines.map(codesOf)).toEqual([[], []]);
+    await store(undefined, [['recent', began + 3_660_000]]);
+    const { lines, err } = await trace(['--db', db]);
+    expect(err).toContain('1 exchange');
+    expect(lines.map(codesOf)).toEqual([[], ['not_indexed']]);
+    expect(lines.map(({ provenance }) => provenance.complete)).toEqual([true, false]);
+    expect(lines[1].provenance.reasons[0].words).toBe(
+      'it may have more exchanges: 1 stored exchange not indexed yet',
+    );
   });
 
   it('continues after an interruption at different points', async () => {
