@@ -26,11 +26,16 @@ constexpr size_t kFilterAt = kAnsweredAt + kInputWords + 8;
 constexpr size_t kThoughtFilterAt = kFilterAt + 2048 / 8;
 constexpr size_t kMeasuredBytes = kThoughtFilterAt + 512 / 8;
 
-// Maximum UTF-16 units that are read of a text and of a word (digest.ts, words.ts).
+// Limits in UTF-16 units. The files are below src/domain/monitors.
+// Size of the buffer for a text. A longer text is refused. More than 1.5 times READ_CHARACTERS (step-texts.ts).
 constexpr size_t kTextUnits = 6400;
+// WORD_CHARACTERS (words.ts).
 constexpr size_t kWordUnits = 14;
+// HEAD_CHARACTERS (step-texts.ts).
 constexpr size_t kHeadUnits = 160;
+// READ_CHARACTERS (step-texts.ts).
 constexpr size_t kOwnUnits = 4096;
+// SIGN_CHARACTERS (digest.ts).
 constexpr size_t kSignUnits = 600;
 
 // The index of each count (step-texts.ts).

@@ -60,7 +60,7 @@ interface Cell {
 export class FigureCube {
   readonly #prices: Prices;
   readonly #parts = new Map<number, CubePart>();
-  /** The sums of complete parts together, because most parts have the same values. */
+  /** Sums over all complete parts, by the values of the dimensions. Most parts have the same combinations of values. */
   readonly #merged = new Map<string, Cell>();
   readonly #isMerged = new Set<CubePart>();
   /** The stored parts that must still be loaded; null: they are loaded. */

@@ -11,8 +11,8 @@ export function nameOutcome(outcome: unknown): string {
 }
 
 /**
- * Returns `failure: <ExceptionName>` with the name of the error, or of its class if the error has
- * no name.
+ * Returns `failure: <name>`: the error's name, or the name of its class if the error has no name or only `Error`. For
+ * a thrown value that is not an object, the name is its type (`string`).
  */
 export function nameFailure(thrown: unknown): string {
   return cutText(`failure: ${nameOf(thrown)}`, OUTCOME_UNITS).toWellFormed();

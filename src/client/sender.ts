@@ -186,7 +186,7 @@ export class Sender {
     this.#answerWaiters();
   }
 
-  /** Ends the wait of the run's end: no more steps will come. */
+  /** Lets a held end of the run be sent now, because no more steps will come. */
   release(lane: RunLane): void {
     this.#held.release(lane);
   }

@@ -42,7 +42,9 @@ const label = z
 const routesText = z
   .string()
   .max(ROUTES_FILE_BYTES)
-  .describe('must be a JSON object, or the path of a file that holds one');
+  .describe(
+    `must be a JSON object of at most ${ROUTES_FILE_BYTES} characters, or the path of a file with one`,
+  );
 
 export const GATEWAY_VARIABLES = {
   GW_HOST: [host, '127.0.0.1'],

@@ -92,7 +92,7 @@ const INDEXING_BEHIND_S = 10;
 
 /**
  * Judges the health of capture.
- * @param stuckMs age at which an unanswered append counts as stuck
+ * @param stuckMs age at which an unanswered batch counts as stuck
  */
 export function judgeCapture(
   {

@@ -1,8 +1,9 @@
 /**
  * Requests that were read recently. An agent's next request begins with the bytes of its previous one, so only the
- * bytes after this common part are parsed. The items of the conversation within it are taken from the previous request.
- * The storage knows how many bytes two requests share. Used by normal-turn.ts. Capture process with its sealing thread,
- * command line. The student's thread loads this file, but caches nothing.
+ * bytes after this common part are parsed. The items of the conversation in the common part are taken from the previous
+ * request. The storage knows how many bytes two requests share. Used by normal-turn.ts when exchanges are read for the
+ * index: capture process with its sealing thread, command line. The student's thread and the capture reader load this
+ * file, but cache nothing.
  *
  * The result is what `JSON.parse` gives for the whole body. Several requests share its items, so a reader must not
  * change them. Bounds: REMEMBERED_BYTES of bodies; beyond that, the request that was used least recently is dropped.

@@ -76,7 +76,7 @@ interface CalibratedService {
   calibration: Calibration;
   /** The student that asks the service, limited by the calibration. */
   limit(calibration: Calibration): StudentModel;
-  /** Every step of the runs that were asked about, also those for which the service was not asked. */
+  /** All steps of the chosen runs, including steps about which the service was not asked. */
   steps: MeasuredStep[];
   /** The cost of asking, and what is gained by requiring agreement. */
   service: ServiceMeasures;

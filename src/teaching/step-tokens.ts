@@ -17,9 +17,9 @@ const kept = new WeakMap<object, readonly string[]>();
 const shared = new RecentMap<string, string>(SHARED_TOKENS);
 
 /**
- * The different words and signs among the first STEP_TOKENS tokens of the JSON of a step's sources, in the order of their
- * first places; the step's progress is left out. Adjacent signs belong together (`<=`, `+=`), so the token of a sign
- * begins with the sign directly before it.
+ * Lists the distinct words and signs among the first STEP_TOKENS tokens of the JSON of a step's sources, without its
+ * progress, in the order of their first occurrence. A word is in lower case and has # in place of digits. If the token
+ * before a sign is a sign, too, the sign's token begins with it: `<=` gives `<` and `<=`.
  */
 export function listStepTokens(step: Pick<StepDigest, 'sources'>): readonly string[] {
   let tokens = kept.get(step);

@@ -57,7 +57,7 @@ const COUNTERS = [
   {
     count: 'live_losses',
     name: 'live_losses_total',
-    help: 'Events of the live stream that this box could not store for readers; readers are informed',
+    help: 'Events of the live stream in batches that the store thread did not confirm; their readers get a reset',
   },
 ] as const;
 

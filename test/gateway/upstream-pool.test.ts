@@ -95,7 +95,7 @@ describe('the connections to an upstream', () => {
     expect(sockets).toHaveLength(4);
   });
 
-  it('are replaced after a reset, which is reported as a stale connection', async () => {
+  it('are replaced after a reset, which counts as a stale connection only if the connection was used before', async () => {
     const { pool, sockets } = await start();
     await send(pool, '/');
     const dead = await send(pool, '/reset');

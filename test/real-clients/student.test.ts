@@ -30,7 +30,7 @@ import { decideTask, layOut, makeTask, TASK_KINDS } from './session-tasks.ts';
  */
 const TAUGHT = 9 * TASK_KINDS;
 const NEW = 2 * TASK_KINDS;
-/** A session takes two seconds, and ten on a busy machine. */
+/** Time limit for all sessions and the round. A session takes 2 s, or 10 s on a busy machine. */
 const ALL_SESSIONS_MS = 1_800_000;
 /** Standard deviations by which the live share may be below the reported share. 2.9 of them cover 99.8 %. */
 const DEVIATIONS = 2.9;

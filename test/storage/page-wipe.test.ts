@@ -128,7 +128,7 @@ it('a page wipe that a commit or its caller ends leaves the mark', async () => {
   await file.tables.close();
 });
 
-it('page wipes during the writes of another process damage no row', {
+it('no row is damaged if pages are wiped while another process writes', {
   tags: 'long',
 }, async () => {
   const rows = 60;

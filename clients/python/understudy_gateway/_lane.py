@@ -31,8 +31,8 @@ class Lane:
         self.accepted = 1
         self.settled = 0
         self._is_restarted = False
-        # Until then, on the monotonic clock, `run_start` waits for an integration to name its framework; 0: it does not
-        # wait. The framework's name, the first step, the end of the run or a flush ends the wait.
+        # Monotonic time until which `run_start` waits for an integration to name its framework; 0: it does not wait. The
+        # framework's name, the first step, the end of the run or a flush ends the wait.
         self.held_until = time.monotonic() + hold_s if hold_s > 0 else 0.0
         # Time until which `run_finish` waits for answers that an integration still expects, or for the rest of a stream.
         self.finish_held_until = 0.0

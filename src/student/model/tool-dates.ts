@@ -9,7 +9,7 @@ import { codesNear, findDates } from './prompt-dates.ts';
 const NAMES_A_YEAR = /20\d\d/;
 /** Maximum length of a description in which dates are levelled. A longer description is a manual. */
 const DESCRIPTION_CHARACTERS = 20_000;
-/** Maximum number of dates that are told, and characters that are told on both sides of each. */
+/** Maximum number of dates that `told` keeps, and number of characters that it keeps on each side of a date. */
 const TOLD = 8;
 const AROUND = 80;
 

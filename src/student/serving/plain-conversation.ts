@@ -7,7 +7,7 @@
 import { type TurnBlock, type TurnTool, textOf } from '../../domain/turn.ts';
 import type { JsonObject } from '../../providers/json-reading.ts';
 
-/** The blocks that both wires can express. */
+/** The blocks that both request formats of a service (Messages, chat-completions) can express. */
 export type PlainBlock = Extract<TurnBlock, { type: 'text' | 'tool_call' | 'tool_result' | 'media' }>;
 
 /** A message of either side. Results of tools belong to the user's side. */
@@ -132,7 +132,7 @@ export function writeTools(tools: readonly TurnTool[]): JsonObject[] {
   }));
 }
 
-/** Adds an empty schema to a tool without one, because both wires require a schema. */
+/** Adds an empty schema to a tool without one, because both request formats of a service require one. */
 function toSchema(schema: unknown): object {
   return isPlainObject(schema) ? { ...schema, type: 'object' } : { type: 'object', properties: {} };
 }

@@ -1,7 +1,8 @@
 /**
- * A step in the form that is translated for the service behind a student, whatever its wire. It consists of the
- * normal form and some harmless settings. Every other field is dropped, because a client may have put a credential or
- * a setting for its provider there. A step that cannot be translated faithfully is refused.
+ * A step in the form from which a request to the service behind a student is made. The service has one of two request
+ * formats: Messages or chat-completions. The step consists of the normal form and some harmless settings. Every other
+ * field is dropped, because a client may have put a credential or a setting for its provider there. A step that cannot
+ * be translated faithfully is refused.
  * Pure; the round's own thread and the student's.
  *
  * Settings for a provider's own model or cache (effort, thinking, tiers, verbosity) are dropped. Tools that a provider
@@ -43,7 +44,7 @@ export interface ReadRequest extends AskedOn {
   request: NormalRequest;
 }
 
-/** Image types that both wires accept. */
+/** Image types that both request formats of a service accept. */
 const IMAGE_TYPES = new Set(['image/png', 'image/jpeg', 'image/gif', 'image/webp']);
 
 /**
@@ -170,7 +171,10 @@ function readChoice(
   return choice;
 }
 
-/** Checks that the results of an answer's calls follow it directly, each once, as both wires require. */
+/**
+ * Checks that the results of an answer's calls follow it directly, each once, as both request formats of a service
+ * require.
+ */
 function checkResults(messages: readonly PlainMessage[]): void {
   const waiting = new Set<string | null>();
   for (const { role, content } of messages) {

@@ -46,7 +46,7 @@ describe('a digest of a step', () => {
     expect(of('You never help.\nToday is Monday, 2026-03-04.\nSession 8f3a-11')).not.toEqual(original);
   });
 
-  it('is the same if the student or the upstream gave the earlier answers', () => {
+  it('is the same whether the student or the upstream gave the earlier answers', () => {
     const of = (id: string, words: string, last: string) =>
       digest([
         user('Look at order 7'),

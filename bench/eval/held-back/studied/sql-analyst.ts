@@ -1,5 +1,5 @@
 /**
- * An analyst that answers questions in words by querying a real database (node:sqlite). Two queries count as the same
+ * An analyst that answers plain-language questions by querying a real database (node:sqlite). Two queries count as the same
  * if they find the same rows. Responses API, without streaming. Bench process.
  */
 
