@@ -467,8 +467,9 @@ export class Sender {
     this.#disarm();
     this.#letExit();
     this.#held.releaseAll(['start', 'end']);
-    for (const lane of [...this.#ready]) this.#lose(lane, cause);
+    // Before the events are dropped, which would count as settled.
     for (const waiter of [...this.#waiters]) waiter.done(false);
+    for (const lane of [...this.#ready]) this.#lose(lane, cause);
   }
 
   #answerWaiters(): void {

@@ -243,7 +243,7 @@ describe('the sender', () => {
       run.step({ action: 'a' });
       return run;
     });
-    await client.flush(LONG);
+    expect(await client.flush(LONG)).toBe(false);
     run.step({ action: 'late' });
     expect(warned.map(({ cause }) => cause)).toEqual(['unauthorized']);
     expect(client.stats().steps).toMatchObject({ logged: 2, sent: 0, dropped: 2 });

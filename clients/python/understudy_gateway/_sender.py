@@ -185,6 +185,7 @@ class Sender:
             for lane in self._ready:
                 lane.held_until = 0.0
             silences = self._silences
+            stopped_by = self._stopped_by
             self._caller.circuit.hurry()
             if self._caller.circuit.state != "closed":
                 self._not_before = 0.0
@@ -195,7 +196,8 @@ class Sender:
                 if left_s <= 0 or self._silences > silences or self._threads == 0:
                     return False
                 self._settled.wait(left_s)
-        return True
+            # Events that were dropped because the sender stopped count as settled.
+            return self._stopped_by == stopped_by
 
     def stop(self) -> None:
         """Drops the queue and sends nothing more."""
