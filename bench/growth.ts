@@ -77,8 +77,8 @@ const IDLE = { ms: 1_000, share: 0.05, times: 3 } as const;
 /** Interval between requests that check whether the service has read its backlog. */
 const POLL_MS = 100;
 /**
- * A series grows if its largest size gives more than this many times the value of its smallest size. A processor time
- * must also be larger by more than `GROWS_MS`.
+ * A series grows if its largest size gives more than this many times the value of its smallest size. A value in
+ * milliseconds must also be larger by more than `GROWS_MS`.
  */
 const GROWS_TIMES = 1.5;
 const GROWS_MS = 5;
@@ -269,7 +269,7 @@ function listSeries(points: readonly GrowthPoint[]): Series[] {
   ];
 }
 
-/** Names the figures that grow with the history: those that are larger at the largest size than at the smallest. */
+/** Names the series that grow with the history (`GROWS_TIMES`), the steepest first. Noisy series are left out. */
 export function findGrowing(points: readonly GrowthPoint[]): string[] {
   return listSeries(points)
     .filter(({ isNoisy }) => !isNoisy)

@@ -40,7 +40,7 @@ function parseCpuUs(stat: string | null): number {
 
 /**
  * Reads the processor time that all threads of the tree have used so far, in user and kernel mode, in microseconds. The
- * system counts it in steps of 10 ms.
+ * system counts it in steps of 10 ms. NaN if a process of the tree ends meanwhile.
  */
 export function readCpuUs(pid: number): number {
   return listTree(pid).reduce((sum, each) => sum + parseCpuUs(readOrNull(`/proc/${each}/stat`)), 0);

@@ -16,7 +16,7 @@ export function takeQuantiles(values: Float64Array): Quantiles {
   return { count: values.length, p50: at(0.5), p99: at(0.99), p999: at(0.999), max: at(1) };
 }
 
-/** The middle value, the mean of the two middle ones for an even count; NaN for none. */
+/** The middle value, without the NaN values; for an even count, the mean of the two middle ones; NaN for none. */
 export function takeMedian(values: number[]): number {
   const sorted = values.filter((v) => !Number.isNaN(v)).sort((a, b) => a - b);
   const half = sorted.length >> 1;

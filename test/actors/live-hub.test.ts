@@ -39,7 +39,7 @@ function publish(kit: ActorKit, run_id: string, project_id: string | null = 'p')
 const openHub = () => new ActorKit(liveHub, { key: 'org_a' });
 
 describe('a live hub', () => {
-  it('numbers events consecutively with their predecessors, and remembers them', () => {
+  it('numbers events consecutively, tells the number of each predecessor, and remembers them', () => {
     const kit = openHub();
     const published = ['a', 'b', 'c'].map((run) => publish(kit, run));
     expect(published.map(({ id, previous_id }) => [id, previous_id])).toEqual([

@@ -497,7 +497,7 @@ describe('a hostile body', () => {
     expect(await post('/otel/v1/traces', 'x', { 'content-encoding': 'br' })).toMatchObject({ status: 415 });
   });
 
-  it('is a 400 or 413 if it is cut off, nested or of another type', async () => {
+  it('is a 400 or 413 if it is cut off, too deep, too large or of another type', async () => {
     const spans = await makeSpans('s', {}, (tracer) => {
       const parent = tracer.startSpan('execute_tool x', {
         attributes: { 'gen_ai.operation.name': 'execute_tool', list: ['a', 'b'], number: 1.5 },

@@ -217,7 +217,7 @@ describe('the order of checks', () => {
     expect((await limited('POST', note('n'), { as: 'anonymous', bytes: notJson })).status).toBe(401);
   });
 
-  it('puts the rate into every answer of a limited route, and the scheme into a 401', async () => {
+  it('puts the rate into every answer of a limited route but a 401, which has the scheme', async () => {
     for (const sent of [{ body: { title: 'a' } }, { body: {} }, { bytes: notJson }]) {
       expect((await call('POST', note('n'), sent)).headers).toMatchObject({ ratelimit: '"default";r=7;t=2' });
     }
@@ -281,7 +281,7 @@ describe('the tenant of a request', () => {
     expect(await tenantOf({ as: 'org', body: { title: 'a', org_id: 5 } })).toMatchObject({ org_id: 'acme' });
   });
 
-  it('is what a static key names: in the body if there is one, otherwise in the query', async () => {
+  it('is what a static key names in the body, or without a body in the query; else the default', async () => {
     const as = 'operator';
     const inBody = { title: 'a', org_id: 'one', project_id: 'p' };
     expect(await tenantOf({ as, body: inBody, query: 'org_id=two' })).toMatchObject({

@@ -67,7 +67,7 @@ beforeAll(async () => {
 afterAll(() => api[Symbol.asyncDispose]());
 
 describe('a deleted project', () => {
-  it('is gone with everything that belonged to it; all other data stays', async () => {
+  it('is gone with its data, except for its counted usage; all other data stays', async () => {
     const [gone, stays] = [await newProject('gone'), await newProject('stays')];
     await fill(gone, 3);
     await fill(stays, 2);

@@ -398,7 +398,7 @@ describe('tokens of a provider that publishes its keys', async () => {
     answer = { status, body: typeof body === 'string' ? body : JSON.stringify(body) };
   };
 
-  it('are verified by the key they name, which is fetched once', async () => {
+  it('are verified by the key that they name; one request fetches all keys', async () => {
     publish();
     const keys = verifier();
     for (const [key, alg, kid] of [

@@ -17,7 +17,7 @@ function makePoint(count: number, over: Partial<GrowthPoint> = {}): GrowthPoint 
   };
 }
 
-it('growth is a higher cost for each exchange, or a clearly slower query', () => {
+it('growth is a higher cost for each exchange, or clearly more processor time of a query', () => {
   const flat = [
     makePoint(1_000),
     makePoint(300_000, { anon_bytes: 400e6, list_p99_ms: { '/capture/runs': 900 } }),

@@ -159,7 +159,7 @@ for (const [at, agent] of [...JUDGES, ...STUDIED_AGENTS].entries())
       expect(numbers.found).toBeGreaterThanOrEqual(0.9 * numbers.changed);
     });
 
-    it('accepts every answer of the frontier model, in every kind of run', () => {
+    it('accepts every answer of a frontier model without slips, in every kind of run', () => {
       for (const kind of ['usual', 'restricted', 'changed'] as const)
         for (let seed = 1; seed <= 20; seed++)
           walk(withoutSlips(agent), kind, seed, (answer, judge) => expect(judge(answer)).toBeNull());

@@ -47,7 +47,7 @@ describe('the scope of a pattern', () => {
 });
 
 describe('the intervention cap of a plan', () => {
-  it('is the operator’s, and the free one for an unknown plan', () => {
+  it('is the operator’s; an unknown plan has the free one, and no cap if there is no free plan', () => {
     expect(capOf(DEFAULT_PLAN_CAPS, 'pro')).toBe(500_000);
     expect(capOf(DEFAULT_PLAN_CAPS, 'enterprise')).toBeNull();
     expect(capOf(DEFAULT_PLAN_CAPS, 'gone')).toBe(50_000);

@@ -125,7 +125,7 @@ describe('the cost of tokens', () => {
 });
 
 describe('the shipped price table', () => {
-  it('has models of five providers, with page, source and date', () => {
+  it('has models of at least five providers, with page, source and date', () => {
     expect(new Set(PRICE_SOURCES.map(({ provider }) => provider)).size).toBeGreaterThanOrEqual(5);
     for (const { read_on, page, source, prices } of PRICE_SOURCES) {
       expect(read_on).toMatch(/^2026-\d\d-\d\d$/);

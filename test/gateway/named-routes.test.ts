@@ -169,7 +169,7 @@ describe('a prefix', () => {
       expect(reached - before).toBe(status === 200 ? 3 : 0);
     });
 
-    it('refuses pages, but a prefix without a credential forwards them', async () => {
+    it('refuses what a prefix without a credential forwards, such as requests of pages', async () => {
       const answer = await ask('/local/v1/messages', POST, {
         host: 'any.example',
         origin: 'https://a.example',

@@ -39,7 +39,7 @@ const OK = messageBytes('HTTP/1.1 200 OK', [], Buffer.from('ok'));
 const request = (target: string, headers: [string, string][] = [], method = 'GET') =>
   messageBytes(`${method} ${target} HTTP/1.1`, [['host', 'gw'], ...headers], undefined, { framing: 'none' });
 
-/** Headers that the contract leaves to each hop, and headers that the two parsers move or write. */
+/** Headers that the contract leaves to each hop, and headers that the gateway's server or client moves or writes. */
 const OWN = new Set(['host', 'connection', 'date', 'content-length', 'transfer-encoding', 'keep-alive']);
 const endToEnd = (headers: readonly (readonly [string, string])[], lower = false) =>
   headers

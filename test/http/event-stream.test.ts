@@ -53,7 +53,7 @@ afterEach(async () => {
   await server.drain(1_000);
 });
 
-/** A reader whose bytes are counted, and kept if they are few. */
+/** A reader that counts all bytes, but keeps only about the first 10,000. */
 async function openReader(method = 'GET'): Promise<{ socket: Socket; text(): string; bytes(): number }> {
   const socket = connect(server.port, '127.0.0.1');
   sockets.push(socket);

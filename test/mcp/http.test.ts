@@ -152,7 +152,7 @@ describe('access to the MCP endpoint', () => {
       key: guest!,
     });
     expect(recalled.body.result.structuredContent.findings).toMatchObject([{ content: finding.content }]);
-    // A caller that names no organization, or another one's, is refused before the protocol begins.
+    // A caller that names no organization, or a foreign one, is refused before the protocol begins.
     expect((await send(PING, { key: guest! })).status).toBe(422);
     expect((await send(PING, { key: guest!, path: '/mcp?org_id=acme' })).status).toBe(404);
   });

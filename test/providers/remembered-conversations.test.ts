@@ -63,8 +63,8 @@ const linksOf = (messages: Message[]) => {
 };
 
 it('fingerprints do not depend on what was read before', () => {
-  // Each step extends a conversation, drops its end, moves a marker, or starts another conversation with the same first
-  // message.
+  // Each step takes one of three conversations with the same first message, may drop its end, add messages, and change
+  // a message.
   const step = fc.record({
     added: fc.array(message, { maxLength: 3 }),
     dropped: fc.nat(2),

@@ -51,7 +51,7 @@ export interface InstalledClient {
   needed: string;
 }
 
-/** @returns the client, after it has printed its version */
+/** @returns the client, after it has printed its version; `entry` is null if it cannot be installed or started */
 export async function installClient(folder: ClientFolder): Promise<InstalledClient> {
   const { dependencies } = JSON.parse(readFileSync(join(LOCKS, folder, 'package.json'), 'utf8')) as {
     dependencies: Record<string, string>;

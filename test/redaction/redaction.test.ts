@@ -281,7 +281,7 @@ describe('names of credentials', () => {
 });
 
 describe('values of JSON', () => {
-  it('are masked completely under the name of a credential, otherwise by their shape', () => {
+  it('are masked completely under a credential’s name if they may be one, otherwise by their shape', () => {
     const key = `sk-ant-api03-${letters(40)}`;
     const sent = {
       password: 'x',

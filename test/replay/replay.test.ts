@@ -43,7 +43,10 @@ const ask = (content: string, more: object = {}) => ({
   ...more,
 });
 
-/** The agent of the tests: a whole answer, a stream, and an error, in both formats. */
+/**
+ * The agent of the tests. It asks for a whole answer and for a stream of Messages and of chat completions, for an error
+ * of Messages, and for a whole answer of responses.
+ */
 async function work(url: string, run?: string): Promise<unknown[]> {
   const anthropic = messages(url, run);
   const openai = new OpenAI({

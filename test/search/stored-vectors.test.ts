@@ -21,7 +21,7 @@ function multiply(a: Float32Array, b: Float32Array): number {
   return a.reduce((sum, number, at) => sum + number * b[at]!, 0);
 }
 
-it('short vectors keep each number to a 30,000th of the greatest, and the product with itself', () => {
+it('a short vector keeps each number to a 30,000th of the greatest, and its product with the original', () => {
   const numbers = fc.float32Array({
     minLength: 1,
     maxLength: 40,

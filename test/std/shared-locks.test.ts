@@ -59,7 +59,7 @@ describe('shared locks', () => {
     await worker.terminate();
   });
 
-  it('are free again a minute after their thread has ended', async () => {
+  it('count as free a minute after they were taken, because their thread may have ended', async () => {
     const memory = SharedLocks.allocate();
     let now_ms = Date.UTC(2026, 0, 1);
     const locks = new SharedLocks(memory, () => now_ms);

@@ -161,7 +161,7 @@ describe('a backup', () => {
     expect(existsSync(join(target.data_dir, 'main.mdb'))).toBe(false);
   });
 
-  it('needs an empty target, and a restore needs a backup', async () => {
+  it('needs data and a target that does not exist yet; a restore also needs a complete backup', async () => {
     await expect(writeBackup(source, join(folder, 'copy'), quiet, NOW)).rejects.toThrow('holds nothing');
     const { main, capture } = await fill();
     await Promise.all([main.close(), capture.close()]);

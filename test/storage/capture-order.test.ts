@@ -159,7 +159,7 @@ class Stored {
   }
 }
 
-/** The label of each exchange, and its number within the label. */
+/** Labels each exchange with its true run, and numbers it within the run if `hasNumbers`. */
 function label(exchanges: readonly CapturedExchange[], made: readonly MadeExchange[], hasNumbers: boolean) {
   const numbers = new Map<string, number>();
   return exchanges.map((exchange, at) => {

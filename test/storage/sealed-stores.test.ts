@@ -35,7 +35,7 @@ function openRuns(folder: string): LmdbJournal {
   return new LmdbJournal(paths.runs, 'process', promises, KEY);
 }
 
-it('a store reads what it wrote, in both orders, and leaves none of it on the disk', async () => {
+it('a store reads what it wrote, in both orders, and leaves none of it readable on the disk', async () => {
   const folder = makeFolder();
   const path = join(folder, 'main.mdb');
   const tables = new LmdbTables(path, 'disk', KEY);

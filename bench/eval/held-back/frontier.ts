@@ -31,8 +31,8 @@ function settledTurns(turns: readonly Turn[]): Turn[] {
 }
 
 /**
- * Lists all moves that are right after these turns. After a transient failure, the right move is to make the failed
- * calls again; otherwise the agent's world lists the moves.
+ * Lists all moves that are right after these turns, and possible slips. After a transient failure, the only move is to
+ * make the failed calls again; otherwise the agent's world lists the moves.
  */
 export function movesNow(run: Run, turns: readonly Turn[]): Move[] {
   const last = turns.at(-1);

@@ -81,7 +81,7 @@ export interface Run {
   task: string;
   /** Executes a call in the world; an unknown tool or wrong arguments are an error result. */
   perform(call: ToolCall): Result;
-  /** Lists all moves that are right after these turns, which contain no transient failures. */
+  /** Lists all moves that are right after these turns, which contain no transient failures, and possible slips. */
   moves(turns: readonly Turn[]): Move[];
   /** Whether two calls of the same tool have the same effect; by default their arguments are compared. */
   isAlike?(wanted: WantedCall, given: ToolCall): boolean;

@@ -30,7 +30,7 @@ function weigh(calls: readonly WantedCall[], chosen: readonly WantedCall[], toge
   return (1 - together) * share;
 }
 
-/** Returns the same moves, with their weights scaled so that they sum to `weight`. */
+/** Returns the same moves, with their weights scaled so that they sum to `weight`; if all are 0, they stay 0. */
 export function scaled(moves: readonly Move[], weight: number): Move[] {
   const sum = moves.reduce((total, move) => total + move.weight, 0);
   return moves.map((move) => ({ ...move, weight: sum === 0 ? 0 : (move.weight * weight) / sum }));

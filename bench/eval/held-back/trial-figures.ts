@@ -125,7 +125,7 @@ function judgeProposal(step: TrialStep, explanation: Explanation | null): keyof 
   return judgeAnswer(agent, run, movesNow(run, turns), answer) === null ? 'right' : 'wrong';
 }
 
-/** Assembles the student's answer from the explanation, which shows it value by value. */
+/** Assembles the student's answer from the explanation, which shows it value by value; null: it shows no answer. */
 function readProposal(agent: HeldBackAgent, values: readonly { place: string; student: string | null }[]) {
   const told = new Map(
     values.flatMap(({ place, student }): [string, string][] => (student === null ? [] : [[place, student]])),

@@ -123,7 +123,7 @@ async function askJson<T>(url: string, init: RequestInit): Promise<T | null> {
   return (await reply.json()) as T;
 }
 
-/** Reads the addresses that a starting service prints; null if the service ends or prints none. */
+/** Reads the addresses that a starting service prints; null if the service ends or prints none in `START_LIMIT_MS`. */
 async function readStart(
   stdout: NodeJS.ReadableStream,
   ended: Promise<void>,

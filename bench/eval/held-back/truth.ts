@@ -18,7 +18,7 @@ interface Asked {
 
 /**
  * Judges an answer.
- * @param moves all moves that are right at this point (`movesNow`)
+ * @param moves the moves at this point (`movesNow`); all but the slips are right
  * @returns why the answer is wrong; null: it is right
  */
 export function judgeAnswer(

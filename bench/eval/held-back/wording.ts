@@ -6,7 +6,7 @@ import type { Prng } from '../../../src/std/prng.ts';
 const CHOICE = /\{([^{}]*)\}/;
 
 /**
- * Writes a text from a template, with words chosen at random.
+ * Writes a text from a template, with words chosen at random, and without spaces at its ends or in a row.
  * @param template `{a|b}` chooses, innermost first; `<name>` is a value
  * @throws Error if the template names a value that `values` lacks
  */
