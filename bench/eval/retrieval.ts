@@ -46,7 +46,7 @@ interface Scores {
   ndcg_at_10: number | null;
   map: number | null;
   mrr: number | null;
-  /** nDCG@10 if the same documents are stored as patterns and retrieved with `POST /v1/traces/retrieve`. */
+  /** nDCG@10 if the documents are patterns, retrieved with `POST /v1/traces/retrieve`; null: this was not measured. */
   patterns_ndcg_at_10: number | null;
 }
 

@@ -434,7 +434,7 @@ describe('a step', () => {
     expect(subject.state.steps).toBe(1);
   });
 
-  it('sends its scores to the stream, and an intervention once per streak', async () => {
+  it('sends its scores to the stream, and an intervention only a few times in a streak', async () => {
     const subject = new RunUnderTest();
     await subject.start();
     for (let index = 0; index < LOOP_STEPS; index++) await subject.step(makeRepeat(index));

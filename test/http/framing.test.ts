@@ -267,7 +267,7 @@ async function expectRefused(client: RawClient, status: number, isGateway: boole
   expect(client.malformed).toBeNull();
 }
 
-describe.runIf(isWatched)('a request is refused, and neither it nor what follows is forwarded, if it', () => {
+describe.runIf(isWatched)('a request is refused, and neither it nor what follows arrives whole, if it', () => {
   describe.each(CUTS)('%s', (_cut, cut) => {
     it.each(REFUSED)('has %s', async (_name, bytes, status) => {
       const pieces = cut(Buffer.from(bytes + SMUGGLED, 'latin1'));

@@ -316,7 +316,7 @@ describe('ends', () => {
   });
 });
 
-it('a golden run can end only with an answer that the model ended itself', () => {
+it('a golden run can end only with an answer that the model ended itself, and is never one of Gemini', () => {
   for (const word of ['length', 'tool_calls', 'error', 'content_filter', 'constructor', 'abort'])
     expect(GOLDEN_WIRES.endsItself('chat_completions', word)).toBe(false);
   expect(GOLDEN_WIRES.canBeGolden('gemini')).toBe(false);

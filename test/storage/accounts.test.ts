@@ -163,7 +163,7 @@ describe.each([
     ).toEqual(['org_a', 'org_b']);
   });
 
-  it('let an invitation expire, be accepted or be revoked, and then allow a new one', async () => {
+  it('let an invitation expire or be revoked, and allow a new one after the expiry', async () => {
     const fields = { org_id: 'org_a', email: 'bo@x.co', role: 'member', invited_by: 'usr_a' } as const;
     const { invitation } = await accounts.transact((tx) => tx.invitations.invite(fields, NOW));
     const late = NOW + 7 * DAY_MS;
