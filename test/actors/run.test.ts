@@ -504,7 +504,7 @@ describe('the finish of a run', () => {
 });
 
 describe('the evaluation of a run', () => {
-  it("returns a streak's intervention once, and the same until the next step", async () => {
+  it('returns an intervention only after the step that caused it, and the same until the next step', async () => {
     const subject = new RunUnderTest();
     await subject.start();
     const injected: number[] = [];

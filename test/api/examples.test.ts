@@ -57,8 +57,8 @@ const RECORD =
 const FREE = new Set(['before', 'after', 'metadata']);
 
 /**
- * The places where two values have different shapes. null matches any shape, and lists are compared by their first
- * items.
+ * The places where two values have different shapes. null matches any shape, and an empty list any list. Other lists
+ * are compared by their first items. Fields with the names in `FREE` are not compared.
  */
 function differences(left: unknown, other: unknown, at: string): string[] {
   if (left === null || other === null) return [];

@@ -50,7 +50,7 @@ async function group(exchanges: CapturedExchange[]): Promise<(string | null)[]> 
   return runs;
 }
 
-/** Share of exchanges that follow the same exchange as in the true runs, or begin a run as in the true runs. */
+/** Share of exchanges that are in the run of their true predecessor, or begin a run as in the true runs. */
 function judge(made: MadeExchange[], runs: (string | null)[]): number {
   const latest = new Map<string, string | null>();
   const seen = new Set<string | null>();

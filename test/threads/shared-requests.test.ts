@@ -40,7 +40,7 @@ it('older rows are shown with their age, and after a minute no credential is acc
   await Promise.all([shared.close(), old.close()]);
 });
 
-it('a request waits only for a position that the box does not show yet, and the wait ends if it fails', async () => {
+it('at most 1,000 requests with a credential wait for a position that the box does not show yet', async () => {
   const shared = open(0);
   for (const position of ['7', '0', '-1', 'x', '', '9'.repeat(16)])
     expect(shared.admit(request({ ...KEY, 'x-svc-position': position }))).toBeNull();

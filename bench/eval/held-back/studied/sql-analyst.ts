@@ -84,7 +84,7 @@ function openDatabase(at: number): DatabaseSync {
   return db;
 }
 
-/** Runs a query. @returns the rows; null: the database does not accept the query */
+/** Runs a query that only reads. @returns the rows; null: it is not such a query, or the database refuses it */
 function query(database: number, sql: unknown): unknown[] | null {
   if (typeof sql !== 'string' || !/^\s*(select|with)\b/i.test(sql)) return null;
   try {
