@@ -1,4 +1,7 @@
-/** Handlers of `contract/captures.ts`, which pass on the answers of the capture reader. Server threads. */
+/**
+ * Handlers of `contract/captures.ts`. Most of them pass on the answers of the capture reader; the others concern the
+ * marks of runs, the student and the gateway's stats. Server threads.
+ */
 
 import type { z } from 'zod';
 import type { CAPTURES } from '../contract/captures.ts';

@@ -78,8 +78,8 @@ export function renderDocs(document: Json, version: string): string {
 ${QUICKSTART}
 <h2 id="calls">Every call</h2>
 <p>For programs: <a href="/openapi.json">openapi.json</a> (OpenAPI 3.1). A call needs
-<code>Authorization: Bearer</code> unless it is marked open: an API key under <code>/v1</code>, a signed-in user's token
-elsewhere. Errors are <code>{"detail": …}</code>.</p>
+<code>Authorization: Bearer</code> unless it is marked open: an API key or a signed-in user's token under
+<code>/v1</code>, such a token elsewhere. Errors are <code>{"detail": …}</code>.</p>
 ${sections.join('\n')}
 <h2 id="shapes">Shapes</h2>
 ${shapes.join('\n')}

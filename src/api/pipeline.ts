@@ -210,8 +210,8 @@ function shapeOf(schema: z.ZodType | undefined): object {
 }
 
 /**
- * Refuses a request with a static key for a deleted organization, and every request that writes to a deleted project.
- * Handlers answer reads of a deleted project as if it had never existed.
+ * Refuses a request with a static key for a deleted organization, and every writing request whose body or query names a
+ * deleted project. Handlers answer reads of a deleted project as if it had never existed.
  * @throws CatalogueError `not_found`
  */
 function checkDeleted(

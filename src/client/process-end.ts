@@ -1,11 +1,12 @@
 /**
- * Sends queued events at the end of a process, and ends its open runs, so that they do not stay
- * `running`. All clients share one set of listeners. A signal without a handler still ends the
- * process at once. Runs on the main thread and on workers.
+ * Sends queued events at the end of a process. After an error, it also ends the open runs, so that they do not stay
+ * `running`. All clients share one set of listeners. A signal without a handler still ends the process at once. Runs on
+ * the main thread and on workers.
  *
- * - Empty event loop (`beforeExit`): the process waits until the queued events are sent.
- * - An uncaught exception or rejection: open runs end as failures. The listener is an `uncaughtExceptionMonitor`, which
- *   changes neither Node's output nor its exit code.
+ * - Empty event loop (`beforeExit`): the process waits until the queued events are sent, for at most `exitFlushMs`.
+ * - An uncaught exception or rejection: open runs end as failures. If the program has a listener for such errors, they
+ *   end only when the process does. The listener of this file is an `uncaughtExceptionMonitor`, which changes neither
+ *   Node's output nor its exit code.
  * - `process.exit`: queued events are sent. With a code other than 0, open runs end as failures.
  *
  * After a crash and in `process.exit`, the thread is blocked for at most `exitFlushMs` while a worker sends the events.
@@ -17,8 +18,8 @@ interface Leaver {
   /** Sends the queued events within the time limit, and drops the rest. */
   flush(): Promise<void>;
   /**
-   * Returns the queued requests, so that another thread sends them; null if the service does not
-   * answer or the queue is empty.
+   * Returns the queued requests, so that another thread sends them; null if the service does not answer, the queue is
+   * empty, or sending has stopped.
    */
   handOver(): LastRequests | null;
 }
@@ -53,7 +54,7 @@ export function holdForExit(leaver: Leaver): () => void {
   return () => leavers.delete(leaver);
 }
 
-/** Registers a run that a crash of the process ends. */
+/** Registers a run that ends when the process crashes, or exits with a code other than 0. */
 export function noteOpen(run: OpenRun): void {
   if (openRuns.size >= OPEN_RUNS_MAX) openRuns.delete(openRuns.values().next().value!);
   openRuns.add(run);

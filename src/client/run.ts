@@ -111,8 +111,8 @@ export class Run implements AsyncDisposable {
 
   /**
    * Retrieves patterns of earlier runs for this task, as text for the system prompt. Never rejects.
-   * @returns '' without patterns, in the arm `off`, if patterns are disabled, or if the service does not
-   * answer
+   * @returns '' without patterns, in the arm `off`, if patterns are disabled, if the context (by default the task)
+   * is empty, or if the request fails
    */
   async patterns(options: RetrieveOptions = {}): Promise<string> {
     if (this.arm === 'off') return '';

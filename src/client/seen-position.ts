@@ -1,7 +1,7 @@
 /**
- * The highest position that a client has seen in answers of a service with several boxes. The client sends the position
- * with each request, so that another box waits until it has the same changes. A service with one box sends no position.
- * Any thread.
+ * The highest position that a client has seen in answers of a service with several boxes. For KEPT_MS after the answer,
+ * the client sends the position with each request, so that another box waits until it has the same changes. A service
+ * with one box sends no position. Any thread.
  */
 
 const NAME = 'x-svc-position';

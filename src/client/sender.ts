@@ -120,7 +120,7 @@ export class Sender {
     this.#enqueue(lane);
   }
 
-  /** Sets the framework of a run, unless it is set or already sent. The start of the run then stops waiting. */
+  /** Sets the framework of a run, unless it is set or already sent. The start of the run stops waiting in each case. */
   nameFramework(lane: RunLane, name: string): void {
     lane.nameFramework(name);
     if (lane.held === 'start') this.#held.release(lane);

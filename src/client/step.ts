@@ -8,7 +8,7 @@ import { writeJson } from './wire-json.ts';
 /** The body of the request. */
 export type StepBody = RequestOf<'logStep'>['body'];
 
-/** The agent's action. Texts are sent unchanged, anything else as JSON. */
+/** The agent's action. Texts are sent as they are, and anything else as JSON. Long texts are cut. */
 export interface Step {
   /** The tool's name, or another name of the action. */
   action?: string;

@@ -122,7 +122,7 @@ export class Understudy implements AsyncDisposable {
   readonly #warned = new Set<string>();
   readonly #closing = new AbortController();
 
-  /** @throws TypeError or RangeError, which names the option. Later calls never throw into the agent's code */
+  /** @throws TypeError or RangeError, which names the option. Runs never throw into the agent's code */
   constructor(options: UnderstudyOptions = {}) {
     const settings = readOptions(options);
     this.#settings = settings;

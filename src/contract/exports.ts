@@ -23,7 +23,7 @@ const common = { method: 'GET', tag: 'export' } as const;
 const replies = { 200: file, 503: busy };
 /** Files of captured traffic, in which exchanges may be missing. */
 const capturedReplies = { ...replies, 200: { ...file, headers: ['x-svc-not-indexed'] } } as const;
-/** An export reads all pages, so its query has no cursor. */
+/** An export reads all pages, so its query has neither a limit nor a cursor. */
 const whole = { limit: true, cursor: true } as const;
 
 export const CAPTURE_EXPORTS = {

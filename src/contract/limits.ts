@@ -15,7 +15,7 @@ export const STEP_TOKENS_MAX = 100_000_000;
 /** Default and maximum `limit` of a listing (document 4, "Identifiers, time, lists"). */
 export const PAGE_LIMIT_DEFAULT = 50;
 export const PAGE_LIMIT_MAX = 200;
-/** Maximum length of a cursor, which has the identifiers of a run in base64. */
+/** Maximum length of a cursor. The longest cursors contain the identifiers of a run in base64. */
 export const CURSOR_CHARACTERS = 4_000;
 /** Maximum lengths of names in the control plane (document 1, Limits). */
 export const ORG_NAME_CHARACTERS = 100;

@@ -32,10 +32,9 @@ const HOP_BY_HOP = new Set([
 const RESPONSE_OWN = new Set([...HOP_BY_HOP, 'content-length', 'date']);
 
 /**
- * Request headers that are not forwarded. Each connection writes `host` and `content-length`
- * itself; `x-svc-*` is for the gateway; `trailer` announces trailers, which the gateway does not
- * forward; and the HTTP parser answers `expect` with `100 Continue` before the gateway sees the
- * request.
+ * Request headers that are not forwarded. Each connection writes `host` and `content-length` itself; these three
+ * `x-svc-` headers are for the gateway and the captures; `trailer` announces trailers, which the gateway does not
+ * forward; and the HTTP parser answers `expect` with `100 Continue` before the gateway sees the request.
  */
 const REQUEST_OWN = new Set([
   ...['host', 'content-length', 'expect', 'trailer'],

@@ -64,7 +64,7 @@ export function recallHeaders(slot: number, request: HttpRequest): RecalledHeade
 }
 
 /**
- * Remembers headers that `takeHead` did not know.
+ * Remembers headers that `takeHead` did not know, unless one of them is in READ_FIELDS, or a varying one is repeated.
  * @param headers of a request that is not refused, one byte per character
  */
 export function rememberHeaders(headers: readonly string[]): void {

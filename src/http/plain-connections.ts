@@ -15,8 +15,9 @@ class PlainConnections {
   #isNearCapped = false;
 
   /**
-   * Sets the limits on all connections together and on those of one address; 0: no limit. @param
-   * isNearCapped whether the limit per address also applies to loopback and private networks
+   * Sets the limits on all connections together and on those of one address, or of one IPv6 network (see `networkOf`).
+   * 0: no limit.
+   * @param isNearCapped whether the limit per address also applies to loopback and private networks
    */
   cap(total: number, byAddress: number, isNearCapped: boolean): void {
     this.#total = total;

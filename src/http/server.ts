@@ -18,8 +18,8 @@ let loaded: { kind: ServerKind; native: NativeModule | null } | null = null;
 /**
  * Loads the implementation for this thread's listeners. `UWS_HTTP_MAX_HEADERS_SIZE` must be in the environment before
  * (config.ts), because uWebSockets.js reads it when it loads.
- * @param wanted `auto`: the implementation that was loaded before, otherwise uWebSockets.js if it
- * has a binary
+ * @param wanted `auto`: the implementation that was loaded before, otherwise uWebSockets.js if it has a binary,
+ * otherwise node:http
  * @returns the loaded implementation
  * @throws Error if uWebSockets.js is requested and has no binary
  */

@@ -453,7 +453,7 @@ class CaptureLibrary {
   }
 }
 
-/** Yields the exchanges after the given one; none if the given one is unknown. */
+/** Yields the exchanges after the given one: none if that one is unknown, all without a given one. */
 function* passOver(told: Iterable<ToldExchange>, after: number | null): Generator<ToldExchange> {
   let isBehind = after === null;
   for (const exchange of told) {

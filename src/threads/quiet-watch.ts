@@ -15,15 +15,18 @@ const LOOK_MS = 5_000;
 /** A thread is quiet if it worked for less than this share of each of the last QUIET_LOOKS intervals. */
 const QUIET_SHARE = 0.1;
 const QUIET_LOOKS = 2;
-/** After less work than this, too little garbage is left to be worth a collection. */
+/** After less work than this since the last release, too little garbage is left to be worth a release. */
 const WORTH_MS = 1_000;
-/** A thread that does not serve returns the C library's pages once in this many checks while it is not quiet. */
+/**
+ * While it is busy, a thread with both options (`collects`, `trims`) returns the C library's pages once in this many
+ * checks.
+ */
 const BUSY_LOOKS = 6;
 
 interface QuietWatchOptions {
   /**
-   * Whether V8 collects all garbage, and whether pages are returned while the thread is busy. The thread then does
-   * nothing else for up to some hundred milliseconds, so threads that serve do neither.
+   * Whether V8 collects all garbage, and whether pages are returned while the thread is busy, too (only with `trims`).
+   * The thread then does nothing else for up to some hundred milliseconds, so threads that serve do neither.
    */
   collects: boolean;
   /** Whether pages of the C library are returned. They belong to the process, so one of its threads does this. */

@@ -467,9 +467,9 @@ class Sdks(unittest.TestCase):
 
 
 class Hosts(unittest.TestCase):
-    """Whether a host is labelled depends on the connection. A proxy on this machine simulates a remote one."""
+    """Hosts behind a proxy. The proxy runs on this machine, and answers in place of the hosts."""
 
-    def test_elsewhere_get_no_label_through_a_proxy_either(self):
+    def test_elsewhere_get_a_label_through_a_proxy_only_if_listed(self):
         understudy_gateway.install_labels()
         with Service() as proxy:
             address = proxy.url.partition("//")[2]

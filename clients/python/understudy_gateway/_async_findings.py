@@ -13,8 +13,8 @@ _Result = TypeVar("_Result")
 class AsyncFindingsClient:
     """The findings about a code base: `u.findings("my-code-base")`.
 
-    If the service refuses or does not answer, the result is an empty list, None, 0 or False. Only an argument of a
-    wrong type raises, with TypeError.
+    If the service refuses or does not answer, the result of a call is an empty list, None, 0 or False. A call raises only
+    TypeError, for an argument of a wrong type.
     """
 
     def __init__(self, findings: FindingsClient) -> None:
@@ -30,8 +30,9 @@ class AsyncFindingsClient:
     ) -> Optional[str]:
         """Stores a finding and returns its id; None if the finding was not stored or no answer arrived.
 
-        content: a text, which is cut to 8,000 characters, or a mapping with the names of all four arguments. `file_path` is cut
-            to 512 characters, `finding_type` to 64.
+        content: a text, which is cut to 8,000 characters, or a mapping with the key `content`. The mapping may also have the
+            keys `file_path`, `finding_type` and `metadata`, which replace these arguments. `file_path` is cut to 512
+            characters, `finding_type` to 64.
         """
         return await self._call(lambda: self._findings.store(content, file_path, finding_type, metadata), None)
 

@@ -24,7 +24,8 @@ class AsyncRun(BaseRun):
     ) -> str:
         """Returns what earlier runs learned about a task like this, as a text for the system prompt.
 
-        Returns "" if there are no patterns, patterns are switched off, or the service does not answer.
+        Returns "" if there are no patterns, the request fails, patterns are switched off, the run is in the arm `off`, or
+        the context (by default the task) is empty.
         """
         wanted = {"top_k": top_k, "tier": tier, "failure_type": failure_type, "min_similarity": min_similarity}
         if not self._may_retrieve(context):

@@ -133,7 +133,7 @@ class ClientBase(Generic[_Run]):
     ) -> _Run:
         """Makes a run, to be used with `with`, with `async with` or as a decorator.
 
-        The outcome of the run is `success`, or `failure: <ExceptionName>` after an exception.
+        The outcome of the run is `success`, or `failure: <ExceptionName>` after an exception, unless the run was ended before.
 
         framework: by default the one of the integration that logs the run, otherwise `custom`.
         metadata: any JSON object. A run inside another run of this client gets that run's id there, as `parent_run_id`.

@@ -33,7 +33,7 @@ def read_base_url(text: object) -> str:
     except ValueError:
         is_good = False
     if not is_good:
-        raise ValueError("base_url must be an http or https address without credentials")
+        raise ValueError("base_url must be an http or https address without credentials and query")
     return str(text)
 
 

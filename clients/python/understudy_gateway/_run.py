@@ -385,8 +385,9 @@ class Run(BaseRun):
     ) -> str:
         """Returns what earlier runs learned about a task like this, as a text for the system prompt.
 
-        Returns "" if there are no patterns, patterns are switched off, or the service does not answer. It blocks until
-        the answer has arrived; `AsyncUnderstudy` has a version for coroutines.
+        Returns "" if there are no patterns, the request fails, patterns are switched off, the run is in the arm `off`, or
+        the context (by default the task) is empty. It blocks until the answer has arrived; `AsyncUnderstudy` has a version for
+        coroutines.
         """
         if not self._may_retrieve(context):
             return ""

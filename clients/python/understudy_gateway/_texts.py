@@ -41,7 +41,8 @@ def well_formed(text: str) -> str:
 def to_text(value: object) -> str:
     """Returns a text unchanged, "" for None, bytes as text, and any other value as JSON.
 
-    A value that JSON cannot represent is converted with `str`.
+    Of bytes, only the first ones are converted, more than a step can hold. In the JSON, `str` converts what JSON cannot
+    represent. If the value as a whole cannot be written, the result is its `str`.
     """
     if isinstance(value, str):
         return value

@@ -93,8 +93,8 @@ def _begin_answer(deadline: float, sock: socket.socket, *arguments: Any, **optio
 
 
 class SeenPosition:
-    """The highest position in answers of a service with several boxes. The client sends it with each request, so that another
-    box shows at least that state. A service with one box sends no position."""
+    """The highest position in answers of a service with several boxes. For `_POSITION_KEPT_S`, the client sends it with each
+    request, so that another box shows at least that state. A service with one box sends no position."""
 
     def __init__(self) -> None:
         # Replaced as a whole, so that threads need no lock.

@@ -15,9 +15,12 @@ export interface FsmThresholds {
   fastThreshold: number;
   /** SLOW begins when the mean of the last `slowWindow` difficulties is at least this. */
   slowThreshold: number;
-  /** SKIP begins when the mean of the last `skipWindow` difficulties is at most this. */
+  /** FAST changes to SKIP when the mean of the last `skipWindow` difficulties is at most this. SLOW never does. */
   skipThreshold: number;
-  /** SLOW and SKIP end only when the mean has passed the threshold at which they began by more than this margin. */
+  /**
+   * SLOW and SKIP end only when the mean of the last `fastWindow` difficulties has passed the threshold at which they
+   * began by more than this margin. SKIP also ends when SLOW begins.
+   */
   hysteresisMargin: number;
   fastWindow: number;
   slowWindow: number;
