@@ -22,7 +22,10 @@ export class UnfinishedDeletions {
     this.#content = new DeletedContent(parts);
   }
 
-  /** Resumes all interrupted deletions. Never rejects: the next call retries failed deletions. */
+  /**
+   * Resumes all interrupted deletions, but of accounts at most DELETED_ACCOUNTS_RESUMED. Never rejects: the next call
+   * retries failed deletions.
+   */
   async resume(): Promise<void> {
     await Promise.allSettled([
       this.#runs.resumeDeletions(this.#stores.run_records),

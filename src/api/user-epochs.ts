@@ -18,7 +18,7 @@ export class UserEpochs {
     return new SharedArrayBuffer(COUNTERS * Int32Array.BYTES_PER_ELEMENT);
   }
 
-  /** Returns the user's counter. It changes with each signalled change of this user, or of one with the same counter. */
+  /** Returns the user's counter. Each signalled change of this user, or of one with the same counter, increases it. */
   of(user_id: string): number {
     return Atomics.load(this.#counters, slotOf(user_id));
   }

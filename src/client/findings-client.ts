@@ -90,7 +90,7 @@ export class FindingsClient {
    * @param finding its content, or an object with the content and the options. `content` is cut to 8,000 characters, `filePath`
    *   to 512, `findingType` (default `note`) to 64
    * @returns the finding's id; null if the finding was not stored or no answer arrived
-   * @throws TypeError for a content that is not a text
+   * @throws TypeError for a text, or metadata, of a wrong type
    */
   async store(finding: string | NewFinding, options: StoreOptions = {}): Promise<string | null> {
     const isObject = typeof finding === 'object' && finding !== null && !Array.isArray(finding);
@@ -108,7 +108,7 @@ export class FindingsClient {
    * Searches for findings.
    * @param query the question, which is cut to 2,000 characters
    * @returns the most similar findings, by descending score; [] after a failure
-   * @throws TypeError for a query that is not a text
+   * @throws TypeError for a query, or a value of the filter, that is not a text
    */
   async recall(query: string, options: RecallOptions = {}): Promise<RecalledFinding[]> {
     const { topK = 5, scoreThreshold = 0.25 } = options;
@@ -124,7 +124,11 @@ export class FindingsClient {
     });
   }
 
-  /** Lists findings, newest first. @returns one page; [] after a failure */
+  /**
+   * Lists findings, newest first.
+   * @returns one page; [] after a failure
+   * @throws TypeError for a value of the filter that is not a text
+   */
   async list(options: ListOptions = {}): Promise<Finding[]> {
     const { limit = 50, offset = 0 } = options;
     const query = { limit, offset, ...toFilter(options) };

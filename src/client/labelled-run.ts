@@ -12,7 +12,7 @@ interface Labels {
 
 const LABELS = Symbol.for('understudy.label.2');
 
-/** Calls the function; its model calls are labelled with the run until the run has ended. */
+/** Calls the function. If labels are installed, its model calls are labelled with the run until the run has ended. */
 export function labelRun<Result>(run: Run, work: () => Result): Result {
   const labels = (globalThis as { [LABELS]?: Labels })[LABELS];
   return labels === undefined ? work() : labels.enter(run.runId, () => run.isClosed, work);

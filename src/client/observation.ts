@@ -22,8 +22,8 @@ function textOfPart(part: unknown): string {
 }
 
 /**
- * Writes a thrown value as text: an Error as `TypeError: it is not a number`, a text unchanged, and another
- * value as JSON.
+ * Writes a thrown value as text: an Error as `TypeError: it is not a number`, a text unchanged, and another value as
+ * JSON, or with `String` if it has no JSON (undefined, a function).
  */
 export function textOfError(thrown: unknown): string {
   if (thrown instanceof Error) return `${thrown.name}: ${thrown.message}`;

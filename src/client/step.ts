@@ -39,7 +39,9 @@ interface BoundedStep {
   truncated: string[];
 }
 
-/** Cuts the texts of a step, and replaces an invalid number of tokens by 0. */
+/**
+ * Cuts the texts of a step, rounds its tokens down to at most TOKENS_MAX, and replaces an invalid number of tokens by 0.
+ */
 export function boundStep(stepIndex: number, step: Step): BoundedStep {
   const truncated: string[] = [];
   const action = boundText('action', step.action, truncated);

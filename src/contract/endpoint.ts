@@ -100,8 +100,9 @@ export interface Endpoint {
 
 /**
  * Declares a route and checks at start-up what types cannot express.
- * @throws Error when the path does not begin with `/`, ends with `/`, or has a parameter without a schema; when a
- *   `user` endpoint has no permission, or another endpoint has one
+ * @throws Error when the path does not begin with `/`, or ends with `/` (except `/` itself); when `described_path` is
+ *   not this path with a trailing slash; when the parameters of the path are not those of `params`; when a `user`
+ *   endpoint has no permission, or another endpoint has one
  */
 export function endpoint<const E extends Endpoint>(declared: E): E {
   const { path } = declared;

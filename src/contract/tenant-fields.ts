@@ -6,13 +6,14 @@ import { z } from 'zod';
 import { identifier } from './fields.ts';
 
 const ORG = "The organization. Ignored with a customer's key; default with a static key: `default`";
+const QUERY_ORG = `${ORG}; a JWT must name it`;
 const JWT_ORG =
   'The organization, which a JWT must name. Ignored with any key; a request with a static key names the organization in the body';
 const PROJECT = "The project; absent: all of them. Ignored with a customer's key";
 
 /** Fields in the query of requests with a static key and without a body, and of all requests with a JWT. */
 export const tenantQuery = z.object({
-  org_id: identifier().optional().describe(ORG),
+  org_id: identifier().optional().describe(QUERY_ORG),
   project_id: identifier().optional().describe(PROJECT),
 });
 

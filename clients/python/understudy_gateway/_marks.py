@@ -20,7 +20,8 @@ def bound_marks(
 ) -> Dict[str, Any]:
     """Makes the body of the request; empty: there is nothing to send.
 
-    leave_out: called with a reason for each part that is left out because the service would refuse it.
+    leave_out: called with a reason for each part that the service would refuse. A long note is cut, any other such part is
+        left out.
     """
     body: Dict[str, Any] = {}
     if mark in ("good", "bad"):
