@@ -143,7 +143,7 @@ class Intake {
   }
 
   /**
-   * Logs the steps of the runs, at most OTLP_BOUNDS.steps, and returns the refused ones.
+   * Logs the steps of the runs, at most OTLP_BOUNDS.steps. Returns how many were refused, and the first reason.
    * @throws CatalogueError for a temporary failure: the sender can repeat the whole request
    */
   async #log(tenant: Tenant, runs: readonly ToldRun[]): Promise<Rejections> {

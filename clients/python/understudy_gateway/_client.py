@@ -314,7 +314,7 @@ class Understudy(ClientBase[Run]):
     def subscribe(self, project_id: Optional[str] = None, last_event_id: str = "") -> Subscription:
         """Returns the events of the organization while they happen: `for event in u.subscribe(): ...`.
 
-        project_id: only the events of this project.
+        project_id: only the events of this project; default: of the client's project, if it has one.
         last_event_id: continue after this event; "0": everything that the service remembers; default: from now on.
         `live_streaming_enabled` decides only what this client sends. It has no effect here.
         """
@@ -323,7 +323,8 @@ class Understudy(ClientBase[Run]):
     def flush(self, timeout: float = FLUSH_S) -> bool:
         """Waits until everything that was logged so far is sent or dropped.
 
-        Returns False if the time ran out or the service did not answer. The rest stays in the queue.
+        Returns False if the time ran out or the service did not answer: then the rest stays in the queue. Returns True even if
+        events were dropped, for example because the service refuses the key.
         """
         return self._sender.flush(timeout)
 

@@ -35,7 +35,7 @@ class Subscription:
 
     If a connection ends, the subscription opens another one and continues after the last event. `close` (from any
     thread) and leaving a `with` block end the subscription. It raises UnderstudyError if the service refuses it (401,
-    403, 422) or has no stream (503), or if another program answers.
+    403, 422) or has no stream (503 at the first attempt), or if another program answers.
     """
 
     def __init__(self, open_stream: Callable[[str], Stream], last_event_id: str) -> None:

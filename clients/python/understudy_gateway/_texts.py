@@ -13,7 +13,7 @@ NAME_UNITS = 200
 def cut_units(text: str, units: int) -> str:
     """Cuts a text to `units` UTF-16 units, in which the service and the TypeScript client count.
 
-    The result never ends with half a surrogate pair.
+    It never cuts between the halves of a surrogate pair.
     """
     if 2 * len(text) <= units:
         return text
