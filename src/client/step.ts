@@ -40,8 +40,8 @@ interface BoundedStep {
 }
 
 /**
- * Cuts the texts of a step, and rounds its tokens down to a whole number of at most TOKENS_MAX. An invalid number becomes
- * 0.
+ * Cuts the texts of a step, and rounds its tokens down to a whole number of at most TOKENS_MAX. An invalid number
+ * becomes 0.
  */
 export function boundStep(stepIndex: number, step: Step): BoundedStep {
   const truncated: string[] = [];

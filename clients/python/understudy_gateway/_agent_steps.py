@@ -1,8 +1,8 @@
 """Makes the steps of a run from the answers of models and the results of tools that an integration sees.
 
-A step is one tool call: what the model said before it, and the tool's result. An answer without a tool call is a step
-`respond`. A step is logged as soon as its result arrives, so parallel calls are logged in the order in which they
-end.
+A step is one tool call: what the model said before it, and the tool's result. An answer with a text and without a tool
+call is a step `respond`. A step is logged as soon as its result arrives, so parallel calls are logged in the order in
+which they end.
 """
 
 from __future__ import annotations
