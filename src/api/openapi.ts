@@ -13,7 +13,8 @@ import { HEADER_WORDS, TAG_WORDS, wordsFor, wordsForOperation, wordsForSchema } 
 type Json = Record<string, unknown>;
 
 const ABOUT =
-  'Calls need `Authorization: Bearer …`: an API key or a signed-in user’s token under `/v1`, such a token elsewhere. Errors are `{"detail": …}`. ' +
+  'Calls need `Authorization: Bearer …`: an API key or a signed-in user’s token under `/v1`, such a token ' +
+  'elsewhere. Errors are `{"detail": …}`. ' +
   'Times are RFC 3339 in UTC with milliseconds. A list with further pages has a `next_cursor`; send it back as `cursor`. If an answer ' +
   'was lost, a request may be repeated without harm if its operation says so. Requests over the rate limit get 429 with `Retry-After`.';
 
