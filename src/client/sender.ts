@@ -203,8 +203,8 @@ export class Sender {
   /**
    * Waits until everything queued now is sent or dropped, except an end that still waits for steps.
    * @param isLast whether the ends of runs stop waiting for further steps, so that they are sent too
-   * @returns false if the time has run out or the service does not answer; true even if events were dropped, for
-   * example because the sender has stopped
+   * @returns false if the time has run out, the service does not answer, or the sender stops meanwhile; true even if
+   * single events were dropped
    */
   flush(timeoutMs: number, isLast = false): Promise<boolean> {
     this.#held.releaseAll(isLast ? ['start', 'end'] : ['start']);

@@ -227,8 +227,8 @@ export class Understudy implements AsyncDisposable {
 
   /**
    * Waits until everything logged so far is sent or dropped. Never rejects.
-   * @returns false if the time has run out or the service does not answer: then the remaining events stay queued. true
-   * even if events were dropped, for example because the service refuses the key
+   * @returns false if the time has run out or the service does not answer: then the remaining events stay queued. Also
+   * false if the service refuses the key meanwhile: then they are dropped. True even if single events were refused
    */
   flush({ timeoutMs = FLUSH_MS }: { timeoutMs?: number } = {}): Promise<boolean> {
     return this.#sender.flush(timeoutMs);

@@ -61,8 +61,8 @@ class AsyncUnderstudy(ClientBase[AsyncRun]):
     async def flush(self, timeout: float = FLUSH_S) -> bool:
         """Waits until everything that was logged so far is sent or dropped.
 
-        Returns False if the time ran out or the service did not answer: then the rest stays in the queue. Returns True even if
-        events were dropped, for example because the service refuses the key.
+        Returns False if the time ran out or the service did not answer: then the rest stays in the queue. Also returns False if
+        the service refuses the key meanwhile: then the rest is dropped. Returns True even if single events were refused.
         """
         return await in_thread(lambda: self._sender.flush(timeout))
 

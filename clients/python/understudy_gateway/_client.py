@@ -323,8 +323,8 @@ class Understudy(ClientBase[Run]):
     def flush(self, timeout: float = FLUSH_S) -> bool:
         """Waits until everything that was logged so far is sent or dropped.
 
-        Returns False if the time ran out or the service did not answer: then the rest stays in the queue. Returns True even if
-        events were dropped, for example because the service refuses the key.
+        Returns False if the time ran out or the service did not answer: then the rest stays in the queue. Also returns False if
+        the service refuses the key meanwhile: then the rest is dropped. Returns True even if single events were refused.
         """
         return self._sender.flush(timeout)
 

@@ -174,8 +174,8 @@ class Sender:
         """Waits until the events that are queued now are sent or dropped.
 
         Does not wait for a `run_finish` that waits for the rest of a stream. With `is_last`, that `run_finish` is sent now.
-        Returns False if the time ran out, the service did not answer, or no sending thread runs. Returns True even if events
-        were dropped, for example because the sender stopped.
+        Returns False if the time ran out, the service did not answer, the sender stopped, or no sending thread runs. Returns
+        True even if single events were dropped.
         """
         deadline = time.monotonic() + timeout_s
         with self._lock:
