@@ -549,7 +549,10 @@ class ConversationFinder {
     return (alone === null ? undefined : this.#known.get(alone)) ?? null;
   }
 
-  /** The latest turn whose request, with or without its answer, begins this request. */
+  /**
+   * The turn whose request, with or without its answer, begins this request, which has at least one item more. Of
+   * several turns, the one with the longest such beginning.
+   */
   #findShorter(turn: ReadTurn): KnownTurn | null {
     const { prefixes } = turn.conversation;
     for (let i = prefixes.length - 2; i >= 0; i -= 1) {

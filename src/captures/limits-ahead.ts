@@ -40,7 +40,7 @@ export interface LimitAhead {
   resets_at: string | null;
   /** When the provider reported it. */
   read_at: string;
-  /** When the limit is used up at the rate of the last hour; null: it resets earlier, or the rate is unknown. */
+  /** When the limit is used up at the rate of the last hour; null: not before its reset, or this is unknown. */
   runs_out_at: string | null;
   /** Runs with the most tokens by this credential in the last 24 hours. */
   runs: { run_id: string; tokens: number }[];
@@ -219,7 +219,8 @@ function readClient(source: ExchangeSource, client: Client): LimitAhead[] {
 }
 
 /**
- * Computes when the limit is used up at the rate of the last hour; null: it resets earlier, or the rate is unknown.
+ * Computes when the limit is used up at the rate of the last hour. null: it is not used up before its reset, the used
+ * share or the reset is unknown, or the reset is less than LEAST_WINDOW_MS after the newest reading.
  * @param list readings, newest first
  */
 function foretell(list: readonly (LimitReading & { at_ms: number })[]): number | null {

@@ -87,7 +87,7 @@ interface TraceEnd {
 }
 
 /**
- * Writes a run's line in pieces: the head, each turn, the provenance and the line's end.
+ * Writes a run's line in pieces: the head, each turn that did not fail, the provenance and the line's end.
  * @returns whether the run is golden, and its number of turns
  * @throws what the source throws
  */

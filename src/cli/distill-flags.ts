@@ -138,7 +138,8 @@ export function readDistillFlags(
 }
 
 /**
- * Reads the style of the service from a path `/v1/…` at the end of its address, because people copy whole addresses.
+ * Removes `/v1` and a known path behind it from the end of a service's address, because people copy whole addresses.
+ * @returns the rest, and the style that the path names; null without a known path
  */
 function readPlace(address: string): { endpoint: string; style: 'messages' | 'chat_completions' | null } {
   const [, endpoint = address, path] = /^(.*?)\/v1(\/messages|\/chat\/completions)?\/*$/.exec(address) ?? [];

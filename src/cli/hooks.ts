@@ -154,7 +154,7 @@ function decodeText(bytes: Uint8Array): string {
 
 /**
  * Replaces the content of the file that was read. The file has either the old or the new text at every moment, even if
- * the path is a link. The file keeps its permissions, and its owner if this user may set the owner.
+ * the path is a link. The file keeps its permissions, and also its owner and group if this user is root.
  * @returns false if another program changed the file after it was read
  */
 function replaceFile(file: string, { stat }: FoundSettings, text: string): boolean {

@@ -39,8 +39,8 @@ Usage: understudy patterns import --tier TIER [--org ORG] [--project PROJECT] FI
   --tier TIER         e1: one project's, e2: an organization's commons, e3: universal
   --org ORG           for e1 and e2; default: "default"
   --project PROJECT   for e1; default: "default"
-  FILE                one JSON object per line: situation, dead_ends, unlock and, if known, model, failure_type; - is
-                      standard output
+  FILE                one JSON object per line: situation, dead_ends, unlock and, if known, model, failure_type; for
+                      export, - is standard output
 
 Examples:
   understudy patterns export --tier e2 --org acme lessons.jsonl

@@ -52,8 +52,9 @@ export async function showStep(
 }
 
 /**
- * Explains the step by the version that decided. If that version is not stored any more, the serving version explains
- * the step.
+ * Explains the step by the student version that decided. If no version is recorded for the exchange, or the recorded
+ * version is missing or unreadable, the serving version explains the step.
+ * @param directory the student's; null: no version explains the step
  */
 async function explainFrom(
   source: ExchangeSource,

@@ -53,7 +53,8 @@ export function readUpstreamCa(file: string | null): string | null {
   let text: string;
   try {
     const stat = statSync(file);
-    if (!stat.isFile() || stat.size > UPSTREAM_CA_BYTES) throw new Error('it is not a file of certificates');
+    if (!stat.isFile()) throw new Error('it is not a file');
+    if (stat.size > UPSTREAM_CA_BYTES) throw new Error(`it is larger than ${UPSTREAM_CA_BYTES} bytes`);
     text = readFileSync(file, 'latin1');
   } catch (thrown) {
     const { code, message } = thrown as NodeJS.ErrnoException;

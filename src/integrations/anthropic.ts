@@ -175,8 +175,9 @@ function addToTurn(params: MessageCreateParamsBase, text: string): MessageCreate
 
 /**
  * Reads the answer of a streamed response while the bytes pass.
- * @param onAnswer called with the answer once it is complete, at the latest when the agent has read the stream to its end
- * @param onEnd called when the agent has read the stream to its end or has left it
+ * @param onAnswer called with the answer once it is complete, at the latest when the agent has read the stream to its
+ *   end. Not called if there is no body or the events cannot be read
+ * @param onEnd called when the agent has read the stream to its end or has left it; at once if there is no body
  * @returns a response with the same bytes
  */
 function tap(response: Response, onAnswer: (answer: ModelAnswer) => void, onEnd: () => void): Response {
@@ -209,7 +210,10 @@ function tap(response: Response, onAnswer: (answer: ModelAnswer) => void, onEnd:
 /** Maximum length of a stream's event. Events of models are shorter. */
 const EVENT_UNITS_MAX = 32 * 1024 * 1024;
 
-/** Reads the events of a message from the bytes of a stream. All bytes are passed on. */
+/**
+ * Reads the events of a message from the bytes of a stream. After an error, such as an event that is too long, no more
+ * events are read. The caller passes all bytes on in any case.
+ */
 class MessageEvents {
   readonly #answer: StreamedAnswer;
   readonly #lines = new EventLines('', EVENT_UNITS_MAX);

@@ -190,6 +190,7 @@ function settle(steps: AgentSteps, message: ToolMessage): void {
 /**
  * Finds the message with a tool's result in the output of the tool: the output is the message, or a command that adds
  * the message to the state. null: the output has no such message.
+ * @param id of the call; '': any call, so the first message of a tool is taken
  */
 function findToolMessage(output: unknown, id: string): ToolMessage | null {
   const candidates = [output, ...readUpdates(output)] as (Partial<ToolMessage> | null)[];

@@ -66,7 +66,10 @@ export async function agreeWithClient(
   return { socket, protocol: socket.alpnProtocol === 'h2' ? 'h2' : 'http/1.1' };
 }
 
-/** Chooses HTTP/2 only for a client that offers nothing else, because HTTP/1.1 passes byte for byte. */
+/**
+ * Chooses HTTP/2 only for a client that does not offer HTTP/1.1, which passes byte for byte. undefined: the client offers
+ * neither.
+ */
 function chooseProtocol(offered: readonly string[]): string | undefined {
   return ['http/1.1', 'h2'].find((protocol) => offered.includes(protocol));
 }

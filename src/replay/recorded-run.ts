@@ -146,8 +146,8 @@ function readRequestText(source: ExchangeSource, id: number): string {
 }
 
 /**
- * Normalizes a request's body for comparison: JSON gets sorted keys and loses the clients' ids; any other body is
- * unchanged.
+ * Normalizes a request's body for comparison: JSON gets sorted keys, and an object loses its fields with clients' ids
+ * (not those of nested objects); any other body is unchanged.
  */
 export function normalizeBody(bytes: Uint8Array): string {
   const text = Buffer.from(bytes).toString('utf8');

@@ -15,7 +15,8 @@ interface GraftedStudent {
 
 /**
  * Replaces one agent of a student by the same agent of a kept version.
- * @param student provides the other agents, and all figures of the student as a whole
+ * @param student provides the other agents, and the figures of the student as a whole. Only the largest threshold and
+ *   the earliest end of validity may come from `from`
  * @param from the version that provides the agent
  * @param agent the agent's name in the manifests
  * @returns null when `from` does not have the agent
@@ -52,7 +53,7 @@ export function graftAgent(
   };
 }
 
-/** The agent's groups, each with the threshold from the manifest of its version. */
+/** The agent's groups. The limit of each is at most the threshold from the manifest of its version. */
 function limitGroups({ manifest, model }: StudentDirectory): StudentModel['groups'] {
   const { threshold } = manifest.coverage;
   return model.groups.map((group) => {

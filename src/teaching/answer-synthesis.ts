@@ -476,7 +476,7 @@ interface Solver {
   tools: readonly string[];
   /** Ways to divide unsolved examples; empty if all were solved. */
   cuts: Cuts;
-  /** Ways to divide them that are tried only if those above lose too many examples. */
+  /** Ways to divide unsolved examples that are tried only if `cuts` lose too many examples. */
   lastCuts: Cuts;
 }
 

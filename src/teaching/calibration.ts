@@ -474,8 +474,10 @@ const THRESHOLD_CONFIDENCE = 0.992;
 export const FINAL_COST = 3.5;
 
 /**
- * The confidence at which the chance that the promise is broken, times the cost of an error, is the same for all answers.
- * @param cost of an error, compared with one in an answer that a lookup follows
+ * The confidence that a threshold needs. The remaining chance that the promise is broken, times the cost of an error,
+ * is the same for all answers with the same `isChosen`.
+ * @param cost of an error, as a multiple of the cost in an answer that a lookup follows
+ * @param isChosen whether errors led to the choice of the steps, which requires a higher confidence
  */
 function confidenceFor(cost: number, isChosen: boolean): number {
   return 1 - (1 - (isChosen ? CHOSEN_CONFIDENCE : CONFIDENCE)) / cost;

@@ -67,7 +67,8 @@ export function proposeDerivedRules(value: unknown, context: StepContext): Extra
 type Hit = Pick<ExtractionRule, 'path' | 'span' | 'writing'>;
 
 /**
- * Lists sources that may name an element or a line: at most NAMING of the latest ones, without links.
+ * Lists sources that may name an element or a line: at most NAMING of the latest ones, without progress, links, and
+ * earlier results and calls of a tool (`#`).
  * @param but the source that contains the element or the line
  */
 function listNaming(context: StepContext, but: string): string[] {

@@ -152,7 +152,7 @@ function groupTexts(texts: readonly ReadText[]): ReadText[][] {
   return groups.map((group) => group.texts);
 }
 
-/** The texts that are most similar to the others, the most similar first. */
+/** The TRIED texts that are most similar to a sample of all texts, the most similar first. */
 function listCentral(texts: readonly ReadText[]): ReadText[] {
   const keys = texts.map(({ pieces }) => pieces.map(({ key }) => key));
   const scored = texts.map((text, at) => {

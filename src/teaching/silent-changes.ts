@@ -35,10 +35,13 @@ const ENDED = 0.1;
 const USUAL = 0.8;
 /** For each stage: probability that a change is found although nothing changed. */
 const CHANCE = 0.001;
-/** About this many units, fewer than twice as many, are tried as the beginning of a change. */
+/**
+ * If there are at least twice as many units, the first search for the beginning of a change tries only every second,
+ * third, … unit. The second search tries all units around what the first one found.
+ */
 const BEGINNINGS = 60;
 
-/** Leaves out the steps with answers that ended. Returns the runs with the remaining steps, and the changes. */
+/** Leaves out the steps with answers that ended, and runs without other steps. Returns the rest, and the changes. */
 export function leaveOutEnded(runs: readonly GoldenRun[]): { runs: GoldenRun[]; changes: SilentChange[] } {
   const changes: SilentChange[] = [];
   const ended = new Set<number>();

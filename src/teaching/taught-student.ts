@@ -300,7 +300,7 @@ class TeachingWork {
 
 /**
  * Teaches a student that asks a service.
- * @param heldOut share of the runs that is held out; null for as many as it needs
+ * @param heldOut share of the runs that is held out; null: HELD_OUT.share, or more if an agent has few runs
  */
 async function teachAsker(
   taught: readonly GoldenRun[],

@@ -41,7 +41,9 @@ const LONGEST_WAIT_MS = 15_000;
 
 /**
  * How long to wait before the next attempt, in milliseconds, after this many consecutive failures. The wait doubles
- * with each failure, and is random by a quarter, so that not all browsers retry at the same time.
+ * with each failure up to LONGEST_WAIT_MS. It is then made up to a quarter longer or shorter at random, so that not all
+ * browsers retry at the same time.
+ * @param failures at least 1
  */
 export function waitAfter(failures: number): number {
   const wait_ms = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** (failures - 1));

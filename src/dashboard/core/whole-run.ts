@@ -55,7 +55,7 @@ export class WholeRunReader {
 
   /**
    * Reads the run's conversation and its report.
-   * @throws ApiError; 404 if the reader may see neither
+   * @throws ApiError; 404 if both are missing or hidden from the reader
    */
   async read(signal: AbortSignal): Promise<WholeRun> {
     if (this.#scope === 'organization') {

@@ -60,7 +60,7 @@ export function RunBadges({ run, isShort = false }: { run: CapturedRun; isShort?
   );
 }
 
-/** Tags in a list. They come last, so that badges about problems have room. */
+/** The first SHOWN_TAGS tags, in a list. They come last, so that badges about problems have room. */
 export function TagBadges({ tags }: { tags: readonly string[] }) {
   return (
     <>

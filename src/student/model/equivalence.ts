@@ -87,8 +87,10 @@ export function placeOfArgument(tool: string, key: string): string {
 }
 
 /**
- * Divides an answer into what must be equal and its texts.
- * @returns null for an answer that is only text and whose text is JSON or empty: it has no wordings
+ * Divides an answer into what must be equal and its texts. If the answer has calls, its texts are their free arguments,
+ * and its own text is left out.
+ * @returns null for an answer without calls whose text is empty or begins like JSON or a block of code: it has no
+ *   wordings
  */
 export function readWording(content: readonly StudentBlock[], free: FreeArguments): WordedAnswer | null {
   let fixed = '';
@@ -545,7 +547,10 @@ export class KnownWordings {
     return familiar >= KNOWN_WORDS * other.plain.size;
   }
 
-  /** Whether the step contains the words that answers with this label take from steps. */
+  /**
+   * Whether the step contains, outside its prompt, those words of the answer that answers with this label take from
+   * steps.
+   */
   isGrounded(label: number, content: readonly StudentBlock[], ground: Ground): boolean {
     const worded = readWording(content, this.#free);
     return (worded?.texts ?? []).every(({ place, facts }) => {

@@ -827,7 +827,10 @@ export interface ProvenRule {
   runs: number;
 }
 
-/** Whether a value looks generated for one occasion (an id, a number), and is not a word of the language. */
+/**
+ * Whether a value looks generated for one occasion: a number other than a whole number from −99 to 99, or a text with
+ * an id, an e-mail address or a number of more than two characters near its beginning.
+ */
 export function looksOccasional(value: unknown): boolean {
   if (isRawNumber(value)) return true;
   if (typeof value === 'number') return !Number.isInteger(value) || Math.abs(value) > 99;
@@ -844,6 +847,7 @@ const DIGITS = /(?<![\p{L}\p{N}])\d+(?![\p{L}\p{N}])/gu;
 /**
  * Whether a value occurs in the step's context, as a value or inside a text. Upper and lower case are the same; so are
  * the ways of writing a number, unless it is inside a text. A number of one or two digits must stand alone in a text.
+ * The step's progress is not searched.
  */
 export function standsIn(value: Primitive, context: StepContext): boolean {
   const needle = textOfPrimitive(value).toLowerCase();

@@ -50,7 +50,10 @@ export function amountOf(value: unknown): number | undefined {
   return isExact && Math.abs(rounded) <= COUNTED_MOST ? rounded : undefined;
 }
 
-/** Numbers as JSON.stringify writes them, and also with trailing zeros: many services send amounts as text. */
+/**
+ * Numbers as JSON.stringify writes them, without an exponent, and also with trailing zeros, because many services send
+ * amounts as text. At most 12 digits before the point and 8 after it.
+ */
 const NUMBER_TEXT = /^-?(?:0|[1-9]\d{0,11})(?:\.\d{1,8})?$/;
 
 /**

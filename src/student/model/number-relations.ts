@@ -27,7 +27,7 @@ export function keyOfRelation({ a, b }: NumberRelation, way: number): number {
 
 /**
  * Compares the two numbers in a step.
- * @returns undefined when one of the numbers is missing
+ * @returns undefined when one of the numbers is missing, or looks like an id (`isId`)
  */
 export function compareAt({ a, b }: NumberRelation, step: StepDigest): -1 | 0 | 1 | undefined {
   const [left] = readNumbersAt(step, a);

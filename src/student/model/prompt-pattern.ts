@@ -68,7 +68,9 @@ export function isAlike(a: readonly PromptToken[], b: readonly PromptToken[]): b
 }
 
 /**
- * The share of sentences of two prompts that are equal, or differ only in values; 0 if it is certainly below a half.
+ * The share of sentences of two prompts that are equal, or differ only in values; 0 if it is certainly below a half,
+ * and 1 if there are no sentences. Sentences longer than STUDENT_CORE.pattern_characters are left out. Of the sentences
+ * that only one prompt has, the first ALIKE_SENTENCES of each prompt are compared.
  */
 export function shareOfAlike(first: PromptText, second: PromptText): number {
   const [a, b] = [sentencesOf(first), sentencesOf(second)];

@@ -102,7 +102,7 @@ const TIME_OR_YEAR = /^(?:\d+[:/-]\d[\d:/-]*.*|(?:19|20)\d\d\.?)$/;
 
 /**
  * Hashes the numbers of a sentence as written.
- * @returns 0 for a sentence without numbers, and for one with a day or a time
+ * @returns 0 for a sentence without numbers, and for one with a time, a year or the capitalized name of a day or month
  */
 function hashNumbers(text: string, start: number, end: number): number {
   let hash = 0;

@@ -97,8 +97,9 @@ interface SeenValue {
 }
 
 /**
- * Learns which values are part of the agent's rule: the values at places where all golden runs have the same one. If
- * only some of the steps have a place, at least STUDENT_CORE.fixed_value_runs runs must have it.
+ * Learns which values are part of the agent's rule: the values at places where all golden runs have the same one. At
+ * least STUDENT_CORE.fixed_value_runs runs must have the place, or two runs if 98 % of the steps have it. At most
+ * STUDENT_CORE.fixed_values values are learned.
  * @returns {@link VALUE_PARTS} numbers for each value
  */
 export function learnFixedValues(steps: readonly { run_id: string; values: readonly number[] }[]): number[] {

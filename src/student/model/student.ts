@@ -481,8 +481,8 @@ export class Student {
   }
 
   /**
-   * Finds the limit of an answer: the limit of its narrowest form that has one. −1 if none of its forms has one, but
-   * other forms of the agent have limits.
+   * Finds the limit of an answer: the limit of its narrowest form that has one; −1 if none of its forms has one. If the
+   * agent has no limits by form, the agent's limit applies, or 1 if it has none.
    * @param forms names of the answer's forms, the narrowest last
    */
   #limitOf(
@@ -651,7 +651,7 @@ function levelStage(stage: string): string {
   return stage.split(' ').sort().join(' ');
 }
 
-/** Whether a prompt is the agent's prompt apart from the values in it. */
+/** Whether a prompt has all core sentences of the agent, and beside them only its known sentences. */
 function hasWording({ agent, known }: ReadyAgent, { system }: StepDigest): boolean {
   const prompt = new Set(system);
   return (

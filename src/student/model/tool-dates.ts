@@ -25,8 +25,9 @@ export class ToolDates {
   }
 
   /**
-   * Replaces dates that name the day of the request.
-   * @returns the text itself when it does not name the day
+   * Replaces each date that names the day of the request or an adjacent day by a mark.
+   * @returns the text itself when it has no such date, when the time of the request is unknown, or when the text is no
+   *   description with a date: longer than DESCRIPTION_CHARACTERS, a single word, or without a year of this century
    */
   level(text: string): string {
     const near = this.#near;
