@@ -55,7 +55,8 @@ export class RecentExchanges {
   }
 
   /**
-   * Extends the figures forward to the newest exchange, and back to exchanges that began at `from_ms`.
+   * Extends the figures forward to the newest exchange, and back to exchanges that began at `from_ms`, as far as the
+   * time and the maximum number of parts allow.
    * @param hasTime called before each part that must be read; the newest part is always read
    */
   follow(

@@ -40,9 +40,9 @@ export class ClientConnections {
   }
 
   /**
-   * Adds a new connection. Closes an older connection if a maximum of connections without a tunnel is reached: the oldest
-   * of this address, or of the address with the most if the maximum of all addresses is reached. The oldest is the least
-   * likely to be a real client, whose head arrives at once.
+   * Adds a new connection. Closes an older connection if a maximum of connections without a tunnel is reached: the
+   * oldest of this address, or of the address with the most if the maximum of all addresses is reached. The oldest is
+   * the least likely to be a real client, whose head arrives at once.
    * @returns whether the address may have the connection. If not, the connection is not added
    */
   add(socket: Socket): boolean {

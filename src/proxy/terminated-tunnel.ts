@@ -67,8 +67,8 @@ export async function agreeWithClient(
 }
 
 /**
- * Chooses HTTP/2 only for a client that does not offer HTTP/1.1, which passes byte for byte. undefined: the client offers
- * neither.
+ * Chooses HTTP/2 only for a client that does not offer HTTP/1.1, which passes byte for byte. undefined: the client
+ * offers neither.
  */
 function chooseProtocol(offered: readonly string[]): string | undefined {
   return ['http/1.1', 'h2'].find((protocol) => offered.includes(protocol));

@@ -567,8 +567,8 @@ const SEGMENTS = 6;
  * Solves a value that is assembled from other values and constants, such as a path in a folder. It works from left to
  * right: each time it takes the longest piece for which rules find the beginning of the remaining text in every
  * example.
- * @returns null when no rule finds a piece, or the rest is not the same in all examples; also for values that are empty,
- * contain white space, or begin with one of more than 400 characters
+ * @returns null when no rule finds a piece, or the rest is not the same in all examples; also when a value is empty or
+ * contains white space, or the first value has more than 400 characters
  */
 function solveConcatenation(solver: Solver, values: readonly string[]): TemplateNode | null {
   const first = values[0]!;

@@ -508,7 +508,7 @@ function addStep(digest: RunDigest, record: ExchangeRecord, turn: NormalTurn, co
   digest.bytes += JSON.stringify([rest, storedPrompt, answer]).length;
 }
 
-/** Makes each step share the prompt object of the previous step if both prompts are equal, as before they were stored. */
+/** Makes each step share the prompt object of the previous step if the prompts are equal, as before the storage. */
 function sharePrompts(steps: readonly GoldenStep[]): void {
   for (const [at, { step }] of steps.entries()) {
     const before = steps[at - 1]?.step.prompt;

@@ -25,7 +25,8 @@ export function placeOf(runId: string): number {
 
 /**
  * Holds runs out by the hash of their id, so that a run is always on the same side of the same limit. If HELD_OUT.share
- * holds out fewer than HELD_OUT.runs_min runs, the limit is raised until there are enough.
+ * holds out fewer than HELD_OUT.runs_min runs, the limit is raised until there are enough, or until all runs are held
+ * out.
  */
 export function splitRuns<Run extends { run_id: string }>(runs: readonly Run[]): SplitRuns<Run> {
   const places = runs.map(({ run_id }) => placeOf(run_id)).sort((a, b) => a - b);

@@ -353,7 +353,8 @@ interface KnownWording {
 }
 
 /**
- * Whether the step contains each word that golden texts take from their steps and that only one of two texts has.
+ * Whether the step contains, outside its prompt, each word that golden texts take from their steps and that only one of
+ * two texts has.
  */
 export function areGrounded(
   a: TextFacts,

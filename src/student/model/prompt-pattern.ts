@@ -48,7 +48,7 @@ export function looseKey(tokens: readonly PromptToken[]): string {
   return key.join('\n');
 }
 
-/** Whether two sentences differ only in words that may be names or other values. */
+/** Whether two sentences differ only in words that may be names or other values, and share enough words (ALIKE). */
 export function isAlike(a: readonly PromptToken[], b: readonly PromptToken[]): boolean {
   if (Math.abs(a.length - b.length) > ALIKE.value) return false;
   const common = commonOf(textsOf(a), textsOf(b));

@@ -132,7 +132,10 @@ export function writeTools(tools: readonly TurnTool[]): JsonObject[] {
   }));
 }
 
-/** Adds an empty schema to a tool without one, because both request formats of a service require one. */
+/**
+ * Sets the type of a tool's schema to `object`. A tool without a schema gets one without properties, because both
+ * request formats of a service require a schema.
+ */
 function toSchema(schema: unknown): object {
   return isPlainObject(schema) ? { ...schema, type: 'object' } : { type: 'object', properties: {} };
 }
