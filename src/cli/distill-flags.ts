@@ -155,7 +155,8 @@ function readNumber(name: string, text: string | undefined, unset: number, min: 
 }
 
 function readWhole(name: string, text: string | undefined, unset: number, min: number, max: number): number {
-  if (text !== undefined && !/^\d{1,9}$/.test(text)) throw new UsageError(`${name} takes a whole number`);
+  if (text !== undefined && !/^\d{1,9}$/.test(text)) 
+    throw new UsageError(`${name} takes a whole number from ${min} to ${max}`);
   return readNumber(name, text, unset, min, max);
 }
 
@@ -199,7 +200,7 @@ function readStudent(values: DistillFlags['more']): StudentKind {
     throw new UsageError(
       url === undefined
         ? '--student http requires --endpoint URL and --model NAME'
-        : '--model-url takes --model NAME',
+        : '--model-url requires --model NAME',
     );
   if (!isStudentEndpoint(endpoint))
     throw new UsageError(`${named} takes an http:// or https:// address without credentials, query or #`);

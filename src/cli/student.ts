@@ -380,7 +380,10 @@ function describeRefusals(agents: StudentReport['agents']): string {
   return text;
 }
 
-/** What the gateway of this DATA_DIR has recorded about agents; empty if it has never run. */
+/**
+ * What the gateway of this DATA_DIR has recorded about agents. If there is no record, or if it cannot be read (which is
+ * reported), only the operator's orders.
+ */
 async function readWatched({ watch_path, io }: Place, orders: Orders): Promise<WatchedAgentReport[]> {
   try {
     return reportWatched(await readWatchFile(watch_path), orders);

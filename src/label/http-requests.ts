@@ -57,7 +57,8 @@ function define(owner: object, name: string, value: (...args: never[]) => unknow
 
 /**
  * Adds the label to a head, if the request gets one.
- * @returns the head with the label, or `headers` itself; the caller's arrays are not modified
+ * @returns the head with the label; `headers` itself without a label, and for an object, because the label is then set
+ *   on the request. The caller's arrays are not modified
  */
 function labelHead(request: ClientRequest, headers: HeadSource): HeadSource {
   const { host, path, protocol } = request;

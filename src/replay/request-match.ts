@@ -33,7 +33,10 @@ type Match =
 /** Number of characters that are shown on both sides of a difference. */
 const SHOWN_CHARS = 40;
 
-/** Serves each exchange once, in the run's order; a repeated request gets the same answer again. */
+/**
+ * Serves each exchange once, in the run's order. If all exchanges that fit a request are served, the request gets the
+ * answer of the last one again.
+ */
 export class RequestMatcher {
   readonly #run: RecordedRun;
   readonly #served = new Set<number>();

@@ -15,7 +15,7 @@ const LOOKED_AFTER = 0.1;
 /**
  * Finds the final tools of an agent.
  * @param steps of one agent, those of a run in order
- * @returns names of the tools that are called last
+ * @returns names of the final tools
  */
 export function findFinalTools(steps: readonly LearnedStep[]): Set<string> {
   const runs = [...callsByRun(steps).values()];

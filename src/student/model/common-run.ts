@@ -35,7 +35,7 @@ export function readWords(text: string): string[] {
   );
 }
 
-/** Characters of the longest run of words that also stands in the other text; 0 if it has no word of content. */
+/** Characters of the longest run of words that has a word of content and is also in the other text; 0 without one. */
 function measureRun(words: readonly string[], { words: other, places }: WordPlaces): number {
   let longest = 0;
   for (let at = 0; at < words.length; at++)

@@ -21,8 +21,8 @@ export type ListSummary =
 
 /**
  * Computes a summary of a list.
- * @returns undefined when a covered element lacks a field or has no suitable value in it, a sum is too large, or there is
- *   no element to join
+ * @returns undefined when a covered element lacks a field or has no suitable value in it, a sum is too large, or there
+ *   is no element to join
  */
 export function summarizeList(items: readonly unknown[], summary: ListSummary): string | number | undefined {
   const { filter } = summary;

@@ -154,7 +154,7 @@ function levelText(text: string, hasDigits: boolean): string {
   return levelled.toLowerCase();
 }
 
-/** Whether a token looks generated for one occasion: a number, an identifier, an address. */
+/** Whether a token looks generated for one occasion: a number, an identifier, an e-mail address. */
 export function isOccasional(token: TextToken): boolean {
   return token.kind === 'number' || token.kind === 'id' || token.kind === 'email';
 }
