@@ -353,7 +353,10 @@ function describeAgent({ parts }: Prompt): string {
   return `${countOf(tools.length, 'tool')}: ${tools.slice(0, NAMED_TOOLS).join(', ')}${more}`;
 }
 
-/** Whether at least half of two system prompts is equal, so that one of them is a later version of the other. */
+/**
+ * Whether at least half of two system prompts is equal, counted from their beginnings and their ends, so that one of
+ * them is a later version of the other.
+ */
 function areAlike(before: readonly PromptPart[], after: readonly PromptPart[]): boolean {
   const [a, b] = [before, after].map((parts) =>
     parts

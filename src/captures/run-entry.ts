@@ -301,7 +301,7 @@ function makeChoices(
 
 /**
  * Counts how often a monitor fired. If the run was not reported, the count comes from the verdict, which knows only
- * firings near the end of the run.
+ * firings near the end of the run; 0 before there is a verdict.
  */
 function countFired({ listed, reported }: RunEntry, monitor: MonitorName): number {
   if (reported !== null) return reported.fired[MONITOR_NAMES.indexOf(monitor)] ?? 0;

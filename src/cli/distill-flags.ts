@@ -155,7 +155,7 @@ function readNumber(name: string, text: string | undefined, unset: number, min: 
 }
 
 function readWhole(name: string, text: string | undefined, unset: number, min: number, max: number): number {
-  if (text !== undefined && !/^\d{1,9}$/.test(text)) 
+  if (text !== undefined && !/^\d{1,9}$/.test(text))
     throw new UsageError(`${name} takes a whole number from ${min} to ${max}`);
   return readNumber(name, text, unset, min, max);
 }

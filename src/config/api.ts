@@ -51,7 +51,7 @@ const origins = z
   .transform((text) => splitList(text).map((origin) => origin.toLowerCase().replace(/\/$/, '')))
   .refine((list) => list.length <= CORS_ORIGINS_MAX && list.every(isOrigin))
   .describe(
-    `must be up to ${CORS_ORIGINS_MAX} origins like https://app.example.com, separated by commas; no *`,
+    `must be up to ${CORS_ORIGINS_MAX} origins like https://app.example.com, separated by commas; no *, path or default port`,
   );
 
 export const API_VARIABLES = {

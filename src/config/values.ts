@@ -105,7 +105,7 @@ const BASE_RULE =
 
 /**
  * An upstream's address, with `{region}` if `placeholder` allows it. The operator's text is kept, except for
- * a trailing slash, because the client's path begins with one.
+ * trailing slashes, because the client's path begins with one.
  */
 export function base(placeholder = false) {
   return z
@@ -124,7 +124,7 @@ export const origin = (example: string) =>
     .string()
     .transform((text) => text.toLowerCase().replace(/\/$/, ''))
     .refine(isOrigin)
-    .describe(`must be an address like ${example}, with a port or without, and no path`);
+    .describe(`must be an address like ${example}, without a path, and with a port only if it is not the default`);
 
 /** Whether the text is what a browser sends as `Origin`: scheme, host and a port that is not the scheme's own. */
 export function isOrigin(text: string): boolean {

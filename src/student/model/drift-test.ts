@@ -56,8 +56,8 @@ export function evidenceOf({ observed, bets }: DriftState): number {
 }
 
 /**
- * The alternative error rate that must be ruled out to clear a suspicion: four times the promise, at most a
- * half.
+ * The alternative error rate that must be ruled out to clear a suspicion: four times the promise, at most a half. It is
+ * at least the promise and 5 % of the rest.
  */
 function suspected(promise: number): number {
   return Math.max(Math.min(0.5, 4 * promise), promise + (1 - promise) * 0.05);

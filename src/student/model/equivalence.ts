@@ -373,8 +373,8 @@ function isHeld(word: string, ground: Ground, grounded: ReadonlySet<number>): bo
 }
 
 /**
- * Whether two texts may report different reasons or results: each has a word that the other text lacks and that is not
- * in `style`, and at least one text has such a word outside `situated`.
+ * Whether two texts may report different reasons or results: each has a word (not a name) that the other text lacks and
+ * that is not in `style`, and at least one text has such a word outside `situated`.
  * @param situated words that are a matter of style in this situation
  */
 export function haveOtherMeanings(

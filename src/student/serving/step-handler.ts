@@ -519,7 +519,7 @@ export class StepHandler {
 
   /**
    * Notes a step that the upstream serves, in mode `on` only. If the student gave the previous answer, the step enters
-   * the ledger as a late take-over, with its cost.
+   * the ledger as a late take-over, with its cost. Otherwise only its cost enters the ledger, if there is any.
    */
   #noteLeft({ request, body, place }: ReadStep, agent: string | null): void {
     const { mode, ledger } = this.#options;
