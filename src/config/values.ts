@@ -124,7 +124,7 @@ export const origin = (example: string) =>
     .string()
     .transform((text) => text.toLowerCase().replace(/\/$/, ''))
     .refine(isOrigin)
-    .describe(`must be an address like ${example}, without a path, and with a port only if it is not the default`);
+    .describe(`must be an address like ${example}, with no path, and a port only if it is not the default`);
 
 /** Whether the text is what a browser sends as `Origin`: scheme, host and a port that is not the scheme's own. */
 export function isOrigin(text: string): boolean {

@@ -616,7 +616,7 @@ class Labelling {
     return this.#isLook(main) && this.#shareMadeLater([other], ofMain) >= PATH_LATER;
   }
 
-  /** Whether both ways are lookups with different tools; enough runs go each way; and both ways continue alike. */
+  /** Whether both ways are lookups with different tools; enough runs go the other way; and both ways continue alike. */
   #areOtherLooks(main: readonly number[], other: readonly number[], members: readonly number[][]): boolean {
     const [ofMain, ofOther] = [membersOf(main, members), membersOf(other, members)];
     const tools = new Set(this.#toolsOf(main));

@@ -100,7 +100,7 @@ export function findFreeArguments(steps: readonly LearnedStep[]): FreeArguments 
   });
 }
 
-/** Calls that were made alone, each with the step that has its result. */
+/** Calls that were made alone and did not fail, each with the step that has its result. */
 function listFollowed(steps: readonly LearnedStep[]): FollowedCall[] {
   const followed: FollowedCall[] = [];
   for (const [i, { run_id, step, answer }] of steps.entries()) {

@@ -1,6 +1,6 @@
 /** Formats amounts in dollars. Pure; browser. */
 
-/** Shows cents, and four decimal places below 10 cents: `$12.30`, `$0.0042`. */
+/** Shows cents, and four decimal places below 10 cents: `$12.30`, `$0.0042`; `< $0.0001` if these would all be 0. */
 export function formatUsd(dollars: number): string {
   if (dollars === 0) return '$0';
   const size = Math.abs(dollars);
