@@ -220,7 +220,8 @@ function readClient(source: ExchangeSource, client: Client): LimitAhead[] {
 
 /**
  * Computes when the limit is used up at the rate of the last hour. null: it is not used up before its reset, the used
- * share or the reset is unknown, or the reset is less than LEAST_WINDOW_MS after the newest reading.
+ * share or the reset is unknown, or the reset is less than LEAST_WINDOW_MS after the newest reading. If the newest
+ * reading shows a limit that is used up, it is the time of this reading, or earlier.
  * @param list readings, newest first
  */
 function foretell(list: readonly (LimitReading & { at_ms: number })[]): number | null {

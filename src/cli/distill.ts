@@ -63,7 +63,7 @@ export interface DistillSurroundings {
 /**
  * Runs the command.
  * @param argv what follows `understudy distill`
- * @returns the exit status; failures go to `io.err`
+ * @returns the exit status, which is `failed` also if a round publishes no student; failures go to `io.err`
  * @throws UsageError on wrong use
  */
 export async function runDistill(

@@ -87,7 +87,7 @@ interface TeachOptions {
   isFit?: JudgeFit;
   /** The service that answers; only for a student of kind `http`. */
   service?: StudentService;
-  /** For kind `http`: share of the runs that is held out; null: as many as it needs. */
+  /** For kind `http`: share of the runs that is held out; null: HELD_OUT.share, or more if an agent has few runs. */
   held_out?: number | null;
   /**
    * Returns why the measured figures rule out publishing; null: they allow it. If they rule it out, the student is not

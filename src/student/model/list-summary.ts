@@ -147,7 +147,10 @@ function listKeys(items: readonly unknown[]): (string | null)[] {
   return isObject(first) ? Object.keys(first).slice(0, FIELDS) : [null];
 }
 
-/** Filters by field values, for fields with at most four different values that are short and have no digit. */
+/**
+ * Filters by field values that are a boolean or a short text without a digit, for fields with at most four different
+ * such values; at most FILTERS filters.
+ */
 export function listFilters(items: readonly unknown[], keys: readonly (string | null)[]): ListFilter[] {
   const filters: ListFilter[] = [];
   for (const key of keys) {
@@ -161,7 +164,7 @@ export function listFilters(items: readonly unknown[], keys: readonly (string | 
       )
         values.add(value);
     }
-    // If every element has a different value, the values are names, not states.
+    // If a field has more different values, the values are names, not states.
     if (values.size > 4) continue;
     for (const is of values) if (filters.length < FILTERS) filters.push({ key, is });
   }
