@@ -31,8 +31,8 @@ import { escapeJson, formatJson, makeHarmlessLine } from './terminal-text.ts';
  */
 const TRACE_LINE_HELD_CHARS = 16 << 20;
 
-const HELP = `Writes the runs of a capture database as JSON lines (svc_trace_v1): every turn in the same form for all providers, and
-whether the run is golden. Sealed files beside the database are also read.
+const HELP = `Writes the runs of a capture database as JSON lines (svc_trace_v1): every turn that did not fail, in the same
+form for all providers, and whether the run is golden. Sealed files beside the database are also read.
 
 Usage: understudy trace [--db FILE] [--run ID] [--out FILE]
 

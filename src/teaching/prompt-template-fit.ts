@@ -190,7 +190,10 @@ function draftPatterns(changing: readonly SeenSentence[]): DraftSentence[] {
   return drafts;
 }
 
-/** Merges groups whose sentences differ in one value without a recognisable form (`acme`, `globex`). */
+/**
+ * Merges groups whose first sentences differ only in values without a recognisable form (`acme`, `globex`). More than
+ * MERGED_GROUPS groups are not merged.
+ */
 function mergeGroups(groups: readonly ReadSentence[][]): ReadSentence[][] {
   if (groups.length > MERGED_GROUPS) return [...groups];
   const merged: ReadSentence[][] = [];
