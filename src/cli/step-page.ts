@@ -25,7 +25,7 @@ import { formatJson, makeHarmless, makeHarmlessLine } from './terminal-text.ts';
  * Explains a step.
  * @param directory the student's directory; null: no student is asked
  * @param wires the wire formats for which a student is asked
- * @returns the exit status: 1 for an unknown exchange, or without a readable student
+ * @returns the exit status: 1 for an unknown exchange, or if `directory` has no readable student
  */
 export async function showStep(
   view: InspectView,

@@ -535,8 +535,9 @@ export function originOf({
 }
 
 /**
- * Decodes a request's body.
+ * Decodes a request's body and parses its JSON.
  * @returns null for a body that cannot be decoded
+ * @throws SyntaxError for a body that is not JSON
  */
 function readBody(copy: StoredExchange): unknown {
   const { bytes, problem } = decodeContent(copy.request_body, copy.request_headers);

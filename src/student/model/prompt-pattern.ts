@@ -10,7 +10,8 @@ import { hashesOf, type PromptText } from './prompt-text.ts';
 import { isNameLike, isPlainValue, isWord, type PromptToken, splitTokens } from './prompt-tokens.ts';
 
 /**
- * About this many sentences, fewer than twice as many, are compared word by word to find what a group has in common.
+ * If a group has at least twice as many sentences, only every second, third, … of them is compared word by word to find
+ * what the group has in common.
  */
 const COMPARED = 100;
 /** A value with more words is prose. */

@@ -33,7 +33,7 @@ export interface Sentence {
    */
   isPlace: boolean;
   /**
-   * Hash of its numbers as written; 0 for a sentence without numbers, or with a day or a time, which may
+   * Hash of its numbers as written; 0 for a sentence without numbers, or with a day, a time or a year, which may
    * change.
    */
   numbers: number;

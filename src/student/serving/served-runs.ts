@@ -150,7 +150,10 @@ export function markAnswer(asked: Hash, answer: readonly TurnBlock[], callIds: r
   return [hash.digest('base64url')];
 }
 
-/** A hash over the content of the first messages, independent of its division into blocks. */
+/**
+ * A hash over the model, the beginning of the system prompt without its numbers, and the content of the first messages,
+ * independent of its division into blocks.
+ */
 function hashConversation({ model, system, messages }: NormalRequest, count: number): Hash {
   const hash = createHash('sha256');
   // The beginning distinguishes agents. The parts that change from request to request are mostly further down.
