@@ -202,7 +202,10 @@ function layOutStep(view: InspectView, step: RunStep, run: RunSummary): string {
   return text + layOutRelegation(view, step);
 }
 
-/** Relegation's decision, and both answers if the student's would have differed from the upstream's. */
+/**
+ * Relegation's decision, and the comparison of the student's answer with the upstream's if both are known. '' without a
+ * decision, and for a step that the student served.
+ */
 function layOutRelegation(view: InspectView, step: RunStep): string {
   const decision = step.record.relegation?.decision;
   if (decision === undefined || decision === 'served') return '';

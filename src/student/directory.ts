@@ -246,8 +246,8 @@ interface Publication {
 }
 
 /**
- * Publishes a student as a new version, and removes versions beyond STUDENT_VERSIONS. Readers get the previous version
- * until the new one is complete.
+ * Keeps a student as a new version, which then serves unless `serves` is false, and removes versions beyond
+ * STUDENT_VERSIONS. Readers get the previous version until the new one is complete.
  * @returns the manifest as written
  * @throws StudentDirectoryError; Error for a draft that makes an invalid manifest; errors of `before`
  */

@@ -34,7 +34,7 @@ interface ListUse {
 }
 
 /**
- * Marks each list of a result.
+ * Marks the first LISTS lists of a result, without empty lists and lists that may be truncated.
  * @param name of the result
  * @param mark called with a place and a value
  */
