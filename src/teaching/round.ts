@@ -74,7 +74,7 @@ export interface RoundOptions {
   final_cost?: number;
   /** Runs that began earlier do not teach; null or absent: all may teach. */
   since_ms?: number | null;
-  /** Share of the golden runs held out for a service; null: as many as it needs. */
+  /** Share of the golden runs held out for a service; null: HELD_OUT.share, or more if an agent has few runs. */
   held_out?: number | null;
   /** Whether to only report what a model would serve, and to publish nothing. */
   evaluates?: boolean;
