@@ -484,8 +484,8 @@ type CallBlock = Extract<StudentBlock, { type: 'tool_call' }>;
 
 /**
  * Solves answers in which some calls are made once per element of a list.
- * @returns null when no call is made once per element, when a call cannot be solved, or when the answers do not call the
- *   same tools in the same order
+ * @returns null when no call is made once per element, when a call cannot be solved, or when the answers do not call
+ *   the same tools in the same order
  */
 function solveCallsOfEach(
   solver: Solver,

@@ -29,7 +29,7 @@ interface ChoiceContext {
 
 /**
  * Chooses an element.
- * @returns undefined when no element fits, or more than one
+ * @returns undefined when no element fits, or more than one; with `last`, the last of those that fit
  */
 export function chooseElement(
   items: readonly unknown[],
