@@ -160,7 +160,9 @@ function readBaseUrl(text: unknown): URL {
   const url = typeof text === 'string' && URL.canParse(text) ? new URL(text) : null;
   if (url === null || !/^https?:$/.test(url.protocol) || url.username !== '' || url.search !== '') {
     const given = JSON.stringify(text);
-    throw new TypeError(`baseUrl must be an http or https address without credentials and query, not ${given}`);
+    throw new TypeError(
+      `baseUrl must be an http or https address without credentials and query, not ${given}`,
+    );
   }
   return url;
 }

@@ -15,7 +15,8 @@ export type RunMark = (typeof MARKS)[number];
 
 /**
  * In `main.mdb`, [run_id, org_id] → RunMarkRow; the key is [run_id] for captures that belong to the operator.
- * Marks stay when captures or monitor runs expire, and are removed when a run is deleted or erased.
+ * Marks stay when captures expire. They are removed with a monitor run that retention removes, and when a run is
+ * deleted or erased.
  */
 export const RUN_MARKS = 'run_marks';
 /** In `main.mdb`, [org_id, run_id] → true: which runs an organization has marked. */

@@ -267,95 +267,99 @@ async function expectRefused(client: RawClient, status: number, isGateway: boole
   expect(client.malformed).toBeNull();
 }
 
-describe.runIf(isWatched)('a request is refused, and neither it nor what follows arrives whole, if it', () => {
-  describe.each(CUTS)('%s', (_cut, cut) => {
-    it.each(REFUSED)('has %s', async (_name, bytes, status) => {
-      const pieces = cut(Buffer.from(bytes + SMUGGLED, 'latin1'));
-      for (const isGateway of [true, false]) {
-        const client = await openRawClient(isGateway ? gateway.port : api.port);
-        await client.writePieces(pieces);
-        await expectRefused(client, status, isGateway);
-        client.socket.destroy();
-      }
-      expect(upstream.requests).toHaveLength(0);
-      expect(upstream.connections.every((connection) => connection.cut === null)).toBe(true);
-      expect(served).toEqual([]);
-    });
-
-    it.each(REFUSED.slice(0, 4))(
-      'has %s, after a request that was answered',
-      async (_name, bytes, status) => {
+describe.runIf(isWatched)(
+  'a request is refused, and neither it nor what follows arrives whole, if it',
+  () => {
+    describe.each(CUTS)('%s', (_cut, cut) => {
+      it.each(REFUSED)('has %s', async (_name, bytes, status) => {
+        const pieces = cut(Buffer.from(bytes + SMUGGLED, 'latin1'));
         for (const isGateway of [true, false]) {
           const client = await openRawClient(isGateway ? gateway.port : api.port);
-          await client.write('GET /before HTTP/1.1\r\nhost: gw\r\n\r\n');
-          expect((await client.readAnswer()).status).toBe(200);
-          await client.writePieces(cut(Buffer.from(bytes + SMUGGLED, 'latin1')));
+          await client.writePieces(pieces);
           await expectRefused(client, status, isGateway);
           client.socket.destroy();
         }
-        expect(upstream.requests.map((request) => request.start_line)).toEqual(['GET /before HTTP/1.1']);
-        expect(served).toEqual(['GET /before ']);
+        expect(upstream.requests).toHaveLength(0);
+        expect(upstream.connections.every((connection) => connection.cut === null)).toBe(true);
+        expect(served).toEqual([]);
+      });
+
+      it.each(REFUSED.slice(0, 4))(
+        'has %s, after a request that was answered',
+        async (_name, bytes, status) => {
+          for (const isGateway of [true, false]) {
+            const client = await openRawClient(isGateway ? gateway.port : api.port);
+            await client.write('GET /before HTTP/1.1\r\nhost: gw\r\n\r\n');
+            expect((await client.readAnswer()).status).toBe(200);
+            await client.writePieces(cut(Buffer.from(bytes + SMUGGLED, 'latin1')));
+            await expectRefused(client, status, isGateway);
+            client.socket.destroy();
+          }
+          expect(upstream.requests.map((request) => request.start_line)).toEqual(['GET /before HTTP/1.1']);
+          expect(served).toEqual(['GET /before ']);
+        },
+      );
+
+      it.each(BROKEN_OFF)('has a body with %s, before any of it was forwarded', async (_name, rest) => {
+        const bytes = Buffer.from(`${chunked(`5\r\nfirst\r\n${rest}`)}${SMUGGLED}`, 'latin1');
+        for (const isGateway of [true, false]) {
+          const client = await openRawClient(isGateway ? gateway.port : api.port);
+          await client.writePieces(cut(bytes));
+          await client.waitUntil(() => client.closed_how !== null, 'the end of the connection');
+          client.socket.destroy();
+        }
+        expect(upstream.requests).toHaveLength(0);
+        expect(served).toEqual([]);
+      });
+    });
+
+    it.each(BROKEN_OFF)(
+      'has a body with %s after a part that was forwarded; then both connections end',
+      async (_name, rest) => {
+        const client = await openRawClient(gateway.port);
+        const arrived = Promise.withResolvers<void>();
+        const count = upstream.connections.length;
+        upstream.script.onHead = async (connection) => {
+          await connection.waitForMatch(/first/);
+          arrived.resolve();
+        };
+        await client.write(chunked('5\r\nfirst\r\n'));
+        await arrived.promise;
+        await client.write(rest + SMUGGLED);
+        await expectRefused(client, 400, true);
+        await Promise.all(upstream.connections.slice(count).map((connection) => connection.closed));
+        expect(upstream.requests).toHaveLength(0);
+        client.socket.destroy();
       },
     );
 
-    it.each(BROKEN_OFF)('has a body with %s, before any of it was forwarded', async (_name, rest) => {
-      const bytes = Buffer.from(`${chunked(`5\r\nfirst\r\n${rest}`)}${SMUGGLED}`, 'latin1');
-      for (const isGateway of [true, false]) {
-        const client = await openRawClient(isGateway ? gateway.port : api.port);
-        await client.writePieces(cut(bytes));
-        await client.waitUntil(() => client.closed_how !== null, 'the end of the connection');
-        client.socket.destroy();
-      }
-      expect(upstream.requests).toHaveLength(0);
-      expect(served).toEqual([]);
-    });
-  });
-
-  it.each(BROKEN_OFF)(
-    'has a body with %s after a part that was forwarded; then both connections end',
-    async (_name, rest) => {
-      const client = await openRawClient(gateway.port);
-      const arrived = Promise.withResolvers<void>();
-      const count = upstream.connections.length;
-      upstream.script.onHead = async (connection) => {
-        await connection.waitForMatch(/first/);
-        arrived.resolve();
+    it('has a body that becomes invalid after its answer; then the connection ends', async () => {
+      upstream.script = {
+        onHead: (connection) =>
+          connection.write(messageBytes('HTTP/1.1 413 Too Large', [], Buffer.from('no'))),
       };
+      const client = await openRawClient(gateway.port);
       await client.write(chunked('5\r\nfirst\r\n'));
-      await arrived.promise;
-      await client.write(rest + SMUGGLED);
-      await expectRefused(client, 400, true);
-      await Promise.all(upstream.connections.slice(count).map((connection) => connection.closed));
+      expect((await client.readAnswer()).status).toBe(413);
+      await client.write(`zz\r\n${SMUGGLED}`);
+      await client.waitUntil(() => client.closed_how !== null, 'the end of the connection');
+      expect(client.messages).toHaveLength(0);
       expect(upstream.requests).toHaveLength(0);
       client.socket.destroy();
-    },
-  );
+    });
 
-  it('has a body that becomes invalid after its answer; then the connection ends', async () => {
-    upstream.script = {
-      onHead: (connection) => connection.write(messageBytes('HTTP/1.1 413 Too Large', [], Buffer.from('no'))),
-    };
-    const client = await openRawClient(gateway.port);
-    await client.write(chunked('5\r\nfirst\r\n'));
-    expect((await client.readAnswer()).status).toBe(413);
-    await client.write(`zz\r\n${SMUGGLED}`);
-    await client.waitUntil(() => client.closed_how !== null, 'the end of the connection');
-    expect(client.messages).toHaveLength(0);
-    expect(upstream.requests).toHaveLength(0);
-    client.socket.destroy();
-  });
-
-  it('is counted', async () => {
-    const counters = new Float64Array(5);
-    socketEngine.countConnections(counters);
-    const before = counters[3]!;
-    const client = await openRawClient(gateway.port);
-    await client.write(get(': y'));
-    await client.waitUntil(() => client.closed_how !== null, 'the end of the connection');
-    socketEngine.countConnections(counters);
-    expect(counters[3]).toBe(before + 1);
-  });
-});
+    it('is counted', async () => {
+      const counters = new Float64Array(5);
+      socketEngine.countConnections(counters);
+      const before = counters[3]!;
+      const client = await openRawClient(gateway.port);
+      await client.write(get(': y'));
+      await client.waitUntil(() => client.closed_how !== null, 'the end of the connection');
+      socketEngine.countConnections(counters);
+      expect(counters[3]).toBe(before + 1);
+    });
+  },
+);
 
 describe('a request is accepted with', () => {
   it.each([
