@@ -256,7 +256,7 @@ const TYPE_WORDS: Readonly<Record<EventType, string>> = {
   test: 'Test of the alert',
 };
 
-/** Describes an event in one line, whatever characters the name of the alert contains. */
+/** Describes an event in a sentence that contains the alert's name and queries unchanged. */
 function describeEvent(rule: Omit<AlertRow, 'id'>, type: EventType, value: number | null): string {
   const { name, measure, fires, threshold, query, of_query, window_s } = rule;
   const figure = value === null ? 'not known' : formatFigure(measure, value);

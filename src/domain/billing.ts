@@ -304,7 +304,10 @@ function readSubscription(
   };
 }
 
-/** Maps the processor's statuses to ours. Our names for `incomplete_expired` and `paused` differ. */
+/**
+ * Maps the processor's statuses to ours. Our names for `incomplete_expired` and `paused` differ. An unknown status
+ * counts as `incomplete`.
+ */
 function readStatus(status: unknown): StoredStatus {
   switch (status) {
     case 'trialing':

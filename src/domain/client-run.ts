@@ -64,7 +64,8 @@ export function mayNameRun(name: string, own: readonly string[]): boolean {
 /**
  * Finds the run that a request's headers name.
  * @param headers as stored
- * @param own names of the operator's own headers, in lower case; the first one that is present names the run
+ * @param own names of the operator's own headers, in lower case; the first one whose value is not empty, too long or
+ *   masked names the run
  * @returns null if no header names one
  */
 export function readClientRun(
@@ -98,8 +99,8 @@ export function readClientRun(
 }
 
 /**
- * Whether an operator's header may name runs. A credential header may not, because its value is masked before it is
- * read.
+ * Whether an operator may choose this header to name runs. A credential header is not allowed, because its value is
+ * masked before it is read; nor is a header in OTHER_HEADERS.
  * @param name in lower case
  */
 export function isRunHeader(name: string): boolean {

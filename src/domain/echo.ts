@@ -170,7 +170,7 @@ export class EchoCheck {
 
   /**
    * Finds the latest answer by the id of one of its calls, because the client may have rewritten the history before it.
-   * Returns null if no id of its calls is in the messages.
+   * Returns null if the last answer in the messages has no such id.
    */
   #findByCall(messages: readonly TurnMessage[]): { answers: OpenAnswer[]; from: number } | null {
     const open = this.#open.at(-1);
@@ -225,7 +225,8 @@ function nameMessage({ role, content }: TurnMessage): string {
 
 /**
  * Compares an answer with its echo.
- * @returns both sides at their first difference; null if they mean the same
+ * @returns both sides at their first difference; null if they mean the same, or differ only in the calls of a
+ *   truncated answer
  */
 function compareSaid(read: Said, repeated: Said, isCut: boolean): { read: string; repeated: string } | null {
   if (!isSameText(read, repeated)) return showBoth(read.text.trim(), repeated.text.trim());
@@ -324,9 +325,9 @@ function formOf(id: string): string {
 }
 
 /**
- * Writes a call's arguments as canonical text. Missing arguments, an empty object and null are equal, and so are a null
- * field and a missing one. A string that is not JSON stays unchanged. The text is '' if the arguments are nested too
- * deep.
+ * Writes a call's arguments as canonical text. Missing arguments, an empty object, null and a blank string are equal,
+ * and so are a null field and a missing one. A string with JSON counts as its value; any other string stays unchanged.
+ * The text is '' if the arguments are nested too deep.
  */
 export function canonicalInput(input: unknown): string {
   let value = input;

@@ -47,8 +47,8 @@ export function findMaxScore(scores: MonitorScores): number {
 }
 
 /**
- * Finds the intervention of the current streak: the step's own intervention, or an earlier one while its monitor keeps
- * firing; null once the agent has changed course.
+ * Finds the intervention of the current streak: the step's own intervention, or an earlier one as long as its monitor
+ * fires at every step; otherwise null.
  * @param before result of this function for the previous step
  */
 export function followStreak(before: Intervention | null, outcome: StepOutcome): Intervention | null {

@@ -17,7 +17,9 @@
  *    tool;
  *  - all its turns are Messages, chat-completions or responses;
  *  - it is not a run of side calls (a title, a summary, a safety check);
- *  - no finished monitor run with its id has another outcome than success (`judgeOutcome`).
+ *  - no finished monitor run with its id has another outcome than success (`judgeOutcome`);
+ *  - no monitor fired near its end (captured-monitor.ts), no answer is repeated differently from how it was read
+ *    (echo.ts), and no person has marked it bad. A person's mark `good` overrules some of these reasons (run-mark.ts).
  *
  * It does not matter whether the upstream or the student answered a turn. Side calls within a run count like other
  * exchanges.
@@ -430,7 +432,10 @@ function listAnchors(turn: AskedTurn | null): string[] {
   return anchors.filter((anchor) => anchor !== undefined && anchor !== null);
 }
 
-/** Whether a successful call is a retry of a failed call with the same method and path. */
+/**
+ * Whether a successful call is a retry of a failed call with the same method and path: its seq is not lower, and it
+ * repeats or continues the failed request. If one of the requests is unknown, the seq alone decides.
+ */
 function makesGood({ seq }: GoldenExchange, turn: AskedTurn | null, failed: FailedCall): boolean {
   if (seq !== null && failed.seq !== null && seq < failed.seq) return false;
   if (turn === null || turn.prefixes.length === 0 || failed.asked === null) return true;
@@ -439,8 +444,8 @@ function makesGood({ seq }: GoldenExchange, turn: AskedTurn | null, failed: Fail
 }
 
 /**
- * Whether the model has reported why it stopped. A client that disconnects after this report, as some do, has missed
- * nothing.
+ * Whether the exchange is a readable turn in which the model has reported why it stopped. A client that disconnects
+ * after this report, as some do, has missed nothing.
  */
 function isWhole({ kind, stop_reason, undecodable }: GoldenExchange): boolean {
   return kind === 'turn' && stop_reason !== null && !undecodable;
@@ -519,7 +524,7 @@ class SeqRanges {
 
   /**
    * Adds a number.
-   * @returns false if the number is already in the set
+   * @returns false if the number is already in the set; true also if there is no room for it (`overflow`)
    */
   add(value: number): boolean {
     if (this.#ranges.length === 0) {

@@ -78,7 +78,7 @@ const LABEL_CHARACTERS = 64;
 /**
  * Reads the entries of GW_PROXY_HOSTS.
  * @param words entries of the list, in lower case
- * @returns the hosts without repetitions; null if a word is not a host, or there are too many
+ * @returns the hosts without repetitions; null if a word is not a host, or there are no hosts or too many
  */
 export function readProxyHosts(words: readonly string[]): ProxyHost[] | null {
   const hosts = new Map<string, ProxyHost>();

@@ -126,8 +126,8 @@ export function describeDecision(decision: string): string | null {
 }
 
 /**
- * Describes, as a clause, what would make the student serve a step with this decision; '' if nothing would, or it is
- * unknown.
+ * Describes, as a clause, what would make the student serve a step with this decision; '' for a step that it served,
+ * and for an unknown decision.
  */
 export function describeRemedy(decision: string): string {
   return DECISIONS[decision]?.[1] ?? '';

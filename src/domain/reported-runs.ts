@@ -1,6 +1,6 @@
 /**
  * The reported runs of one organization in memory, so that a query over all of them reads no database. Each call of
- * `follow` reads new runs, and rereads running ones and some of the ended ones, because runs change and can be deleted.
+ * `follow` reads new runs, and rereads some of the running and ended ones, because runs change and can be deleted.
  * Server threads, capture reader.
  * Bound: `max` runs, the newest; about 400 bytes each.
  */

@@ -64,7 +64,10 @@ export function judgeClock(last: ClockReading | 'unreadable' | null, now: ClockR
   return { verdict: 'accepted', now_ms: now.wall_ms, note: now };
 }
 
-/** Computes the longest time that can have passed between the two readings, according to the machine. */
+/**
+ * Computes the longest time that can have passed between the two readings: by the machine's uptime, or OFF_MS_MAX if
+ * the machine has restarted in between.
+ */
 function explainedMs(last: ClockReading, now: ClockReading): number {
   const upMs = now.uptime_ms - last.uptime_ms;
   return now.boot_id === last.boot_id && upMs >= 0 ? upMs + CLOCK_SLACK_MS : OFF_MS_MAX;

@@ -8,7 +8,8 @@
  *  3. Its start was reported, it was active within RUN_IDLE_MS, and its last turn did not fail: running.
  *  4. Its last turn failed or was aborted: error.
  *  5. The model ended its last answer by itself: ok.
- *  6. Its last answer calls a tool, and arrived within RUN_IDLE_MS: running.
+ *  6. Its last answer calls a tool or was cut off (`max_tokens`, for example), and it was active within RUN_IDLE_MS:
+ *     running.
  *  7. Otherwise: unknown.
  */
 import { describeEnd, type EndCause } from './end-cause.ts';

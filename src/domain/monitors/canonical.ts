@@ -58,7 +58,10 @@ export function hashCall(action: string, input: string, parsed: unknown): number
   return mixHash(hashText(action.slice(0, 512).trim(), 7) ^ Math.imul(inner, 0x85ebca6b)) || 1;
 }
 
-/** Collects all strings and numbers in a JSON value, without the keys, up to `limit` characters. */
+/**
+ * Collects the strings, numbers and booleans in a JSON value, without the keys, up to `limit` characters. Values nested
+ * deeper than CANONICAL_DEPTH are left out.
+ */
 export function collectValues(value: unknown, limit: number): string {
   const parts: string[] = [];
   let length = 0;

@@ -7,13 +7,14 @@
  * Rules
  *  - `success`: it says that something worked, but the last result is a failure. Hedged sentences (should,
  *    if, verify, not) do not count, and neither does a claim in the step that checks it.
- *  - `unmade`: it says that it has changed something (fixed, updated, booked), but no call of the run has changed
- *    anything.
- *  - `invented`: a failing call names a placeholder (`path_to_file`, `your_token`) as if it existed.
+ *  - `unmade`: it says that it has changed something (fixed, updated, booked), but the run has only looked: at least
+ *    one call looked something up, and no call can have changed anything.
+ *  - `invented`: a call that fails or finds nothing names a placeholder (`path_to_file`, `your_token`) as if it
+ *    existed.
  *  - `missing`: it says that something was found, downloaded or provided, but the last result, on the same matter,
  *    says that there is nothing, is empty, or is a lookup that failed.
  *  - `part`: it uses three or more items of a list, although the result said that the list is incomplete.
- *  - `reversal`: it says nearly the same sentence as shortly before with the opposite meaning, without a new
+ *  - `reversal`: it says nearly the same sentence as in the step before with the opposite meaning, without a new
  *    result in between.
  *
  * Pure; any thread.

@@ -9,7 +9,7 @@
  *    (A-A-A, A-B-A-B-A, and longer periods). Older repeats, up to 32 steps back, count if the steps before
  *    them are equal, too: a cycle with a long period.
  *  - `return`: the same call with changing results for the third time within 8 steps, with other calls in
- *    between.
+ *    between. A call that changes something does not count.
  *  - `stutter`: a sentence repeated many times within the agent's own text, apart from tables, lists and
  *    code.
  *
@@ -27,7 +27,7 @@ import { chooseFinding, type Finding, NO_FINDING, orderEvidence, scoreCount } fr
 import { COUNTER, type RunMemory } from './memory.ts';
 import type { Monitor } from './monitor.ts';
 
-/** A repeat within this many steps always counts. An older repeat counts only as part of a cycle. */
+/** A repeat within this many steps need not be part of a cycle. An older repeat counts only as part of one. */
 const NEAR_STEPS = 20;
 /** Returns to a call with changing results count within this many steps. */
 const DENSE_STEPS = 8;

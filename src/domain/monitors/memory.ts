@@ -61,7 +61,7 @@ export const COUNTER = {
   recap_at: 9,
   /** Number of successive failing steps with the same signature. */
   same_failures: 10,
-  /** Ordinal of the last summary without anything new, and the number of such summaries in a row. */
+  /** Number of successive last summaries that are nearly the same as the summary before them. */
   empty_recaps: 11,
   /** Successive steps unrelated to the task, and steps related to it. */
   strays: 12,

@@ -7,13 +7,13 @@
  * for, and words that announce another attempt.
  *
  * Rules
- *  - `paraphrase`: for instructions in words. A logistic of four averages (half-life of one step):
+ *  - `paraphrase`: for instructions in words. A logistic of three averages (half-life of one step) and one density:
  *      repetition   similarity of the instruction to the most similar one of the last 12
  *      answered     share of the instruction's own words (not the task's) that its result mentions
  *      retry        density of words such as again, instead, another, try (of this step alone)
  *      sameness     similarity of the result's beginning to the most similar one of the last 12
  *    An instruction whose new words are in its result is the next one of a batch. The weights come from the
- *    labelled runs (docs/monitors.md). A loop requires at least one similar instruction.
+ *    labelled runs (docs/monitors.md). A loop requires at least LIKE_STEPS similar instructions.
  *  - `variation`: for commands and arguments. The same action with nearly the same input, each time without
  *    success: not found, failed, or the same result as an earlier query.
  *  - `failures`: the same failure (the line that names it, without numbers) several times in a row, whatever the
@@ -35,8 +35,8 @@ import { cosineOf, cosineTo, holdsWord, overlapOf, squareOf } from './words.ts';
 /** Weight of the new value in a moving average. */
 const AVERAGE_SHARE = 0.5;
 /**
- * In instructions of up to this many words, each retry word counts. In longer ones, the density of retry words
- * counts.
+ * In an instruction of up to this many words, one retry word gives the highest value of `retry`, 1. In a longer one,
+ * the value is the number of retry words per this many words, at most 1.
  */
 const RETRY_WORDS_PER = 20;
 
@@ -78,8 +78,8 @@ const FAILURE_SCORES = [0, 0, 0.2, 0.4, 0.55, 0.7, 0.85] as const;
 const WORDS_SCORES = [0, 0, 0.3, 0.6, 0.75, 0.85] as const;
 
 /**
- * Updates the averages with the step, and returns them with the earlier similar steps, newest first; null if the rule
- * `paraphrase` does not apply to the step.
+ * Updates the averages with the step, and returns them with the indexes of the earlier similar steps, newest first.
+ * Returns null if the rule `paraphrase` does not apply to the step; the averages are updated even then.
  */
 export function measureParaphrase(
   step: StepFeatures,
@@ -127,7 +127,8 @@ export function measureParaphrase(
 }
 
 /**
- * Whether the step is one of a batch: it asks for something that no earlier step mentioned, and its result mentions it.
+ * Whether the step is one of a batch: its input has words that neither the task nor a remembered step contains, and
+ * its result mentions at least BATCH_SHARE of them. A step that came to nothing is not one.
  */
 function isNextOfBatch(step: StepFeatures, memory: RunMemory): boolean {
   if (cameToNothing(step.flags)) return false;

@@ -24,7 +24,7 @@ export const COUNT = {
   /** Counts of the input. */
   function_words: 3,
   retries: 4,
-  /** Counts over input and thought; the words that indicate the subject are counted over both, too. */
+  /** Counts over input and thought together: negations, and words that indicate the subject. */
   negations: 5,
   subject: 6,
   /** Number of words of the input that are kept. */

@@ -73,8 +73,8 @@ class ConversationReader {
   #started = false;
 
   /**
-   * Reads the first request whole, because it may contain an earlier conversation. Reads later requests from the last
-   * answer on.
+   * Reads the first request whole, because it may contain an earlier conversation. Of a later request, reads only the
+   * messages after the last answer; all if it contains no answer.
    */
   readRequest(request: unknown): void {
     const messages = asArray(asObject(request).messages);

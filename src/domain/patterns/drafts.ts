@@ -135,7 +135,10 @@ function isSameSituation(
   return vectorA !== null && vectorB !== null && cosine(vectorA, vectorB) >= SAME_SITUATION_COSINE;
 }
 
-/** Removes the values of single runs from the texts of a pattern. A text that becomes longer than its bound is cut. */
+/**
+ * Removes the values of single runs from the texts of a pattern. A text that becomes longer is cut to its bound, or to
+ * its former length if that is greater.
+ */
 export function generalizePattern<Texts extends Pick<PatternDraft, 'situation' | 'dead_ends' | 'unlock'>>(
   texts: Texts,
   run: RunWords = NO_RUN,
@@ -167,8 +170,8 @@ export function isDistilled({
 type Texts = Pick<PatternDraft, 'situation' | 'dead_ends' | 'unlock'>;
 
 /**
- * Whether two patterns of the pattern maker have the same lesson: the same situation, or the same solution in a
- * similar one.
+ * Whether two patterns of the pattern maker have the same lesson: the same situation, or in a similar one the same
+ * solution or, if one of them has no solution, the same dead ends.
  * @param similarity cosine of their situations
  */
 export function areEquivalent(a: Texts, b: Texts, similarity: number): boolean {
@@ -187,7 +190,7 @@ function isSameLesson(a: Texts, b: Texts): boolean {
 
 /**
  * Joins the texts of two patterns with the same lesson: the first pattern's texts, and the dead ends that only the
- * second contains.
+ * second contains, as far as they fit. If the first has no solution, the second's solution is taken.
  */
 export function joinPatterns<Pattern extends Texts>(kept: Pattern, added: Texts): Pattern {
   return {

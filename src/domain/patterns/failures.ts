@@ -143,8 +143,8 @@ function isErrorLine(line: string): boolean {
 }
 
 /**
- * Finds the most informative line of a failure: an exception with its message, otherwise the first line that looks like
- * an error; '' without one.
+ * Finds the most informative line of a failure: the error in a JSON answer, otherwise the last exception with a
+ * message, otherwise the first line that looks like an error; '' without one.
  */
 function findErrorLine(observation: string): string {
   if (ERROR_JSON.test(observation.slice(0, 600)))

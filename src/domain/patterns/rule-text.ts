@@ -171,7 +171,7 @@ export function generalizeText(text: string, run: RunWords = NO_RUN): string {
   return tidy(rest);
 }
 
-/** Replaces a value, but keeps a full stop at the end of the sentence, which does not belong to the value. */
+/** Replaces a value, but keeps punctuation and apostrophes at its end, which do not belong to the value. */
 function keepEnd(found: string, replace: (value: string) => string): string {
   const [end] = /[.,;:!?'’]*$/.exec(found)!;
   return replace(found.slice(0, found.length - end.length)) + end;
@@ -385,7 +385,7 @@ function judgeCompound(word: string, place: Place): string | null {
   return parts.every(isKnown) ? null : 'a name';
 }
 
-/** Whether the word is common or technical, in any of its regular forms. */
+/** Whether the word is technical, or is a common word in any of its regular forms. */
 export function isCommon(word: string): boolean {
   const lower = word.toLowerCase();
   if (COMMON_WORDS.has(lower) || TECHNICAL_WORDS.has(lower)) return true;

@@ -145,7 +145,7 @@ export class RunValues implements RunWords {
     }
   }
 
-  /** Reads values from a text that is not JSON: fields with a colon, and words in the form of a value. */
+  /** Reads values from a text that is not JSON: personal fields with a colon, and words in the form of a value. */
   #readForms(text: string, tool: string): void {
     const shown = text.slice(0, TEXT_CHARACTERS);
     let left = VALUES_A_TEXT;
@@ -298,7 +298,8 @@ function isFieldName(key: string): boolean {
 }
 
 /**
- * Names the kind of a value in the words of its key. If the key has no common words, names it by the form of the value.
+ * Names the kind of a value in the words of its key, or of the key above if the key is general (`id`, `value`). Unless
+ * these are one to four words that are all known, names the kind by the form of the value.
  */
 function nameKind(key: string, parent: string, text: string): string {
   const isGeneral = key === 'id' || key === 'value' || key === '' || key === 'key';

@@ -179,7 +179,7 @@ class StretchFinder {
     return null;
   }
 
-  /** Finds the last step of the loop that begins at `start`; null without a loop. */
+  /** Finds the last step of the loop that begins at `start`; null without a loop, or if the run did not succeed. */
   #findLoop(start: number): number | null {
     if (this.#outcome !== 'success' || this.#verdicts[start]!.is_talk) return null;
     const same = this.#endOfSameCalls(start);

@@ -61,7 +61,8 @@ type OvercomeStretch = Stretch & { recovery: number };
 
 /**
  * Describes a stretch.
- * @returns null if the same call worked when it was repeated unchanged, unless the error was a temporary one
+ * @returns null if the call worked when it was repeated unchanged with nothing done in between, unless the error was a
+ *   temporary one
  */
 export function wordStretch(
   trace: Trace,
@@ -85,7 +86,10 @@ export function wordStretch(
 // ---------------------------------------------------------------------------------------------------------------
 // Situation
 
-/** Shortens the task to at most four sentences, without greetings, frames and values of the run. */
+/**
+ * Shortens the task to at most four sentences, without values of the run. Greetings and frames are left out unless the
+ * task has nothing else.
+ */
 export function summarizeTask(task: string, values: Pick<RunValues, 'text'>): string {
   const sentences = splitSentences(task.replace(/```[\s\S]{0,4000}?(?:```|$)/g, '\n'), 30);
   const told = sentences.filter((sentence) => !FRAME.test(sentence) && sentence.length > 2);
@@ -130,8 +134,8 @@ function wordSituation(
 }
 
 /**
- * Finds the agent's goal when it failed: in its thought, or else in the user's last message; '' if neither adds to the
- * task.
+ * Finds the agent's goal when it failed: in its thought; if the thought says nothing, in the user's last message within
+ * the eight steps before that adds to the task. '' if there is no such message, or if the task contains the thought.
  */
 function findGoal(steps: readonly TraceStep[], at: number, task: string, values: RunValues): string {
   const own = splitSentences(steps[at]!.thought, 6)
@@ -269,7 +273,8 @@ function findLastTry({ failures, recovery }: OvercomeStretch, verdicts: readonly
 }
 
 /**
- * Finds the agent's own reason for what worked: a sentence from its thoughts since the last failure; '' without one.
+ * Finds the agent's own reason for what worked: a sentence from its thoughts in the steps from `from` to `to` (at most
+ * the last seven), and the sentence after it if that is short and gives a cause; '' without one.
  * @param told sentences already used in the dead ends
  */
 function findReason(
@@ -308,7 +313,10 @@ function findReason(
   return best;
 }
 
-/** Reads the thought from the input of a thinking tool: `{"thought": "…"}`, or the whole input if it is not JSON. */
+/**
+ * Reads the thought from the input of a thinking tool: the field `thought`, `text` or `content`, '' without one; the
+ * whole input if it is not a JSON object.
+ */
 function readThought(input: string): string {
   const fields = readFields(input);
   if (fields === null) return input;
@@ -453,8 +461,8 @@ function showValue(value: unknown, values: RunValues): string {
 }
 
 /**
- * Finds the first informative line: of JSON, its message or status; '' for the content of a file, and without such a
- * line.
+ * Finds the first informative line: of JSON, its message or status; '' for the content of a file, for markup, and
+ * without such a line.
  */
 function firstLine(text: string, most: number, values: RunValues): string {
   const start = text.slice(0, 2_000);
