@@ -29,7 +29,8 @@ interface DecodedContent {
 /**
  * Decodes a body by its `content-encoding` header lines and its first bytes. Never throws.
  * @param headers flat [name, value, …]
- * @param maxBytes largest decoded size; a body that would exceed it is not read at all
+ * @param maxBytes maximum size of the result. Of a compressed body that would exceed it, nothing is decoded; a body
+ *   without a coding is cut to it
  */
 export function decodeContent(
   body: Uint8Array,
@@ -183,7 +184,10 @@ function inflateZstd(
   return { bytes: Buffer.concat([whole.bytes, rest]), error: null };
 }
 
-/** Whether the first bytes are printable ASCII, white space or UTF-8 above it, as in JSON and event streams. */
+/**
+ * Whether the first bytes are printable ASCII, white space or UTF-8 above it, as in JSON and event streams. The first
+ * byte must be ASCII or begin a byte order mark; false without bytes.
+ */
 function looksLikeText(bytes: Uint8Array): boolean {
   const end = Math.min(bytes.byteLength, 64);
   for (let i = 0; i < end; i++) {

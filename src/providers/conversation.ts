@@ -429,7 +429,7 @@ function linkToAnswer(id: string): string {
 
 /**
  * Writes JSON with sorted keys, without cache markers and null fields. Numbers are rounded to doubles, because a client
- * that rounds them still continues the same conversation.
+ * that rounds them still continues the same conversation. Values at MAX_CANONICAL_DEPTH are written as they are.
  */
 function fingerprintJson(value: unknown, depth = 0): string {
   if (typeof value !== 'object' || value === null || depth >= MAX_CANONICAL_DEPTH) {

@@ -84,7 +84,7 @@ export function decodeExchange(stored: StoredExchange): DecodedExchange {
   };
 }
 
-/** Whether the provider reported no counts at all. */
+/** Whether the provider reported neither input nor output tokens. Counts of the cache do not matter. */
 function isUntold({ input_tokens, output_tokens }: TokenUsage): boolean {
   return input_tokens === null && output_tokens === null;
 }

@@ -65,7 +65,10 @@ export function readFrames(
   }
 }
 
-/** Determines the framing by the content type or, if that is not informative, by the first bytes. */
+/**
+ * Determines the framing by the content type or, if that is not informative, by the first bytes. A body that begins
+ * like JSON is read as JSON, unless the content type is Amazon's event stream.
+ */
 function tellFraming(bytes: Uint8Array, contentType: string): Framing {
   if (bytes.byteLength === 0) return 'empty';
   const type = contentType.toLowerCase();

@@ -65,7 +65,7 @@ export function textBlocks(text: unknown): TurnBlock[] {
   return typeof text === 'string' && text !== '' ? [{ type: 'text', text }] : [];
 }
 
-/** Makes the block of a tool call; `id` is '' until `pairCalls` numbers it. */
+/** Makes the block of a tool call. If the provider gives no id, `id` is '' until `pairCalls` numbers the call. */
 export function callBlock(id: unknown, name: unknown, input: unknown, signature?: unknown): TurnBlock {
   const signed = asText(signature);
   return {
@@ -172,7 +172,7 @@ function nameOfChoice(tool: JsonObject): string {
   return asText(body.name) ?? asText(tool.name) ?? asText(tool.server_label) ?? asText(tool.type) ?? '?';
 }
 
-/** Reads OpenAI's `response_format` or `text.format`; null for plain text. */
+/** Reads OpenAI's `response_format` or `text.format`; null for plain text and unknown types. */
 export function readOpenAiFormat(value: unknown): TurnResponseSchema | null {
   const format = asObject(value);
   if (format.type === 'json_object') return { schema: null, name: null, strict: null };
@@ -283,7 +283,7 @@ class OpenCalls {
 /**
  * Pairs tool calls with their results through a conversation and its answer, in place: results get the name of their
  * tool, calls without an id get one by position, and results without one get the id of their call. A message that holds
- * only results becomes one of role `tool`.
+ * only results, apart from cache points, becomes one of role `tool`.
  */
 export function pairCalls(messages: TurnMessage[], answer: TurnBlock[]): void {
   const calls = new OpenCalls();

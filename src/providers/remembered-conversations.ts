@@ -71,7 +71,7 @@ export class RememberedConversations {
   }
 
   /**
-   * Remembers a conversation.
+   * Remembers a conversation, unless it has fewer than SHORT_CHARS or more than a quarter of REMEMBERED_CHARS.
    * @param prefixes after each message
    * @param states after each message that was hashed now
    * @param resumed the beginning that `find` returned
@@ -96,7 +96,8 @@ export class RememberedConversations {
       states: resumed === null ? states : [...resumed.from.states.slice(0, count), ...states],
       chars,
     };
-    // The new conversation contains all of the earlier one, except for messages that the client has changed since.
+    // The new conversation contains all of the earlier one, except for at most the last two messages, which the client
+    // has changed since.
     if (resumed !== null && resumed.count >= resumed.from.messages.length - 2) this.#drop(resumed.from);
     const candidates = this.#byKey.get(key) ?? [];
     if (candidates.length >= CANDIDATES) this.#drop(candidates[0]!);

@@ -53,7 +53,7 @@ export class RepeatedRequests {
     const base = place.repeats === null ? undefined : this.#read.get(place.repeats);
     const resumed = base === undefined ? null : resume(base.request, bytes, place.repeated_bytes);
     if (resumed !== null) {
-      // The new request contains all of the earlier one, except for the last items, which clients change.
+      // The new request contains all items of the earlier one, except for at most the last two, which clients change.
       if (resumed.known >= base!.request.items.length - 2) this.#drop(base!.place);
       this.#keep(place.self, resumed.request);
       return join(resumed.request);

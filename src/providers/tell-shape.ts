@@ -18,7 +18,8 @@ const NO_TURN = /\/(?:count_tokens|batches|embeddings|moderations|tokenize|reran
 const TOLD_BYTES = 8 << 20;
 
 /**
- * Finds the wire format that both bodies show.
+ * Finds the wire format that both bodies show. For a path of Bedrock, only the request's body must have the path's
+ * format, and the answer must be readable.
  * @param exchange a stored copy without a shape
  * @returns null if the bodies show none or disagree; also for an answer other than 2xx, a truncated copy, large or
  *   unreadable bodies, and paths of requests that only resemble turns

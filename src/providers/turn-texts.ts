@@ -24,7 +24,8 @@ export function listExchangeTexts(stored: StoredExchange): ExchangeTexts {
 /**
  * Lists the texts of a stored exchange that was already read. If rounded numbers may change a text, the exchange is
  * read again with exact numbers.
- * @param turn the exchange as a turn; null: the exchange is not a turn, and the texts are those of its bodies
+ * @param turn the exchange as a turn; null: the exchange is not a turn, and the texts are those of its bodies. The
+ *   bodies are also listed for a turn of which no message could be read
  */
 export function listReadTexts(stored: StoredExchange, turn: NormalTurn | null): ExchangeTexts {
   if (turn === null) return { setup: [], messages: [listBodyTexts(stored)], answer: [] };

@@ -98,8 +98,9 @@ interface ServedForm {
 export interface Wire<S extends ApiShape = ApiShape> {
   readonly shape: S;
   readonly paths: WirePaths;
-  /** Whether a request on an unknown path has this format; and whether an answer's first value has it. */
+  /** Whether a request on an unknown path has this format. */
   asks(body: JsonObject): boolean;
+  /** Whether an answer's first value has this format. */
   answers(first: JsonObject): boolean;
   readRequest(body: unknown, reading: NormalReading, path: string): WireRequest;
   /** Makes the reader of one answer. @param headers of the answer; flat [name, value, …] */
@@ -147,7 +148,8 @@ export function emptyAnswer(model: string | null = null): WireAnswer {
 
 /**
  * Translates a provider's stop word into the common vocabulary. Some providers use the same word for answers with and
- * without tool calls (`STOP`, `completed`, and `stop` after a forced call). With tool calls, the result is `tool_use`.
+ * without tool calls (`STOP`, `completed`, and `stop` after a forced call). So a word that means `end_turn` becomes
+ * `tool_use` if the answer has tool calls.
  * @returns `other` for an unknown word; null without a word
  */
 export function normalizeStop(

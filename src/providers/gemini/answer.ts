@@ -84,7 +84,7 @@ export class GeminiAnswerReader implements AnswerReader {
 
 /**
  * Reads the counts. `promptTokenCount` includes cached tokens. Thoughts, and prompts of tools that Google runs, are
- * counted separately.
+ * counted separately, unless the total shows that another count includes them.
  */
 function readUsage(counts: JsonObject, usage: TokenUsage): void {
   const count = (camel: string, snake: string): number | null => asCount(pick(counts, camel, snake));

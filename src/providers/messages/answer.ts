@@ -178,7 +178,7 @@ function blockOf(delta: unknown): string {
 
 /**
  * Adds a delta of an unknown kind, such as `compaction_delta`: its texts are appended to those of the block, and its
- * other fields replace the block's.
+ * other fields replace the block's, unless they are null.
  */
 function addDelta(block: JsonObject, { type: _kind, ...fields }: JsonObject): JsonObject {
   const whole: JsonObject = { ...block };
