@@ -1,7 +1,7 @@
 /**
  * Opens the embedder that a store used before the operator chose another embedder. Searches use its vectors while
  * vectors of the new embedder are missing. If the old embedder is unavailable, the model that ships with the product
- * replaces it unless it is the new embedder. That model embeds a thousand situations in a quarter of a second. Actor
+ * replaces it, unless that model is the new embedder. It embeds a thousand situations in a quarter of a second. Actor
  * threads.
  */
 import type { Embedder } from './embedder.ts';

@@ -108,7 +108,10 @@ export function planSearch(dimensions: number, k: number, isFiltered: boolean): 
 /** Projections by number of dimensions. There are at most two embedders, each with one number of dimensions. */
 const projections = new Map<number, Projection>();
 
-/** Converts a vector to the graph's form; the next call overwrites the result. */
+/**
+ * Returns the function that converts a vector to the graph's form. Its next call may overwrite the result. A vector of
+ * at most GRAPH_DIMENSIONS dimensions is returned itself.
+ */
 export function projectorOf(dimensions: number): (vector: Float32Array) => Float32Array {
   if (dimensions <= GRAPH_DIMENSIONS) return (vector) => vector;
   let projection = projections.get(dimensions);

@@ -344,7 +344,10 @@ function readTokensMax(dir: string, tokenizerConfig: Record<string, unknown>): n
   return Math.floor(Math.min(EMBEDDING_TOKENS_MAX, ...named));
 }
 
-/** Hashes the graph, the tokenizer and the kind of pooling. The token limit, which cuts long texts, is not included. */
+/**
+ * Hashes the graph, the tokenizer with its configuration, and the kind of pooling. The token limits in `config.json`
+ * and `sentence_bert_config.json` are not included.
+ */
 function hashFiles(dir: string, graphFile: string): string {
   const hash = createHash('sha256').update(readFileSync(graphFile));
   for (const name of ['tokenizer.json', 'tokenizer_config.json', '1_Pooling/config.json']) {
