@@ -18,7 +18,7 @@ export interface CollectorOptions {
 
 /**
  * `taken`: accepted, except for `rejected` spans. `refused`: must never be sent again. `later`: must be sent again,
- * after the delay that the collector states. Reasons contain no content of the request.
+ * after the delay that the collector states, if any. Reasons contain no content of the request.
  */
 type Delivery =
   | { type: 'taken'; rejected: number }

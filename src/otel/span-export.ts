@@ -112,7 +112,7 @@ export class SpanExport {
   }
 
   /**
-   * Sends all stored turns.
+   * Sends all stored turns. Unless `isLast`, ends after the current batch when `stop` is called.
    * @returns false if sending failed. The function has then waited, and must be called again
    */
   async #sendAll(isLast: boolean): Promise<boolean> {
