@@ -264,8 +264,8 @@ export class CaptureProcess {
           throw thrown;
         }
       }
-      // A batch is stored completely or not at all, and no other batch is in progress. So the last id shows whether
-      // this batch is stored.
+      // No other batch is in progress, so the last id shows whether this batch is stored. It is stored completely or
+      // not at all, unless an exchange made it fail and the log was storing the exchanges one by one.
       await this.#readyAgain();
       if (this.#lastId > before) return { first_id: before + 1, last_id: this.#lastId };
       if (tries >= TRIES) throw lost('it made the capture process end several times');
@@ -434,7 +434,10 @@ export class CaptureProcess {
     return child;
   }
 
-  /** Checks the process. Counts failed checks instead of time, because no checks are made while a machine sleeps. */
+  /**
+   * Checks the process, and kills it after WATCHES failed checks in a row. Counts checks instead of time, because no
+   * checks are made while a machine sleeps.
+   */
   #look(): void {
     const child = this.#child;
     if (child === null || !child.owes || child.silent_ms < WATCH_MS / 2) {

@@ -248,8 +248,8 @@ const WORK: Work = {
 };
 
 /**
- * Handles the message now, if possible.
- * @returns false if the message must wait
+ * Handles the message now, or begins to read the rows that it needs.
+ * @returns false if other work must end first
  */
 function attempt(index: Index, waiting: Waiting, context: IndexContext): boolean {
   const { token, name, request } = waiting;

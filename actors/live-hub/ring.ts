@@ -53,7 +53,10 @@ export class EventRing {
     this.#lastId = id;
   }
 
-  /** Adds an event, and drops the oldest ones beyond the bounds. @param event its id must be greater than all earlier ids */
+  /**
+   * Adds an event, and drops the oldest ones beyond the bounds, but never the new one.
+   * @param event its id must be greater than all earlier ids
+   */
   push({ id, name, project_id, run_id, at_ms, data }: NumberedEvent): void {
     this.#events.push({ id, name, project_id, run_id, at_ms, data });
     this.#lastId = id;
@@ -67,7 +70,8 @@ export class EventRing {
   }
 
   /**
-   * Reads the events after an id, oldest first. If events after this id are lost, reads all events that are left.
+   * Reads the events after an id, oldest first. If events after this id are lost, or the id is greater than `last_id`,
+   * reads all events that are left.
    * @param afterId null: no events, only the id from which to continue
    * @param projectId null: of all projects
    */

@@ -176,7 +176,7 @@ export class GraphKeeper {
     return scopes;
   }
 
-  /** Saves the graphs that are due. Resolves when all of them are on the disk. */
+  /** Saves the graphs that are due. Resolves when all of them are on the disk, or the store ends. */
   async #saveAll({ folder, quiet_ms }: NonNullable<StoreParts['graphs']>): Promise<void> {
     for (let scopes = this.#listUnsaved(); scopes.length > 0; scopes = this.#listUnsaved()) {
       await this.#life.pause(quiet_ms / LOOKS_PER_QUIET);

@@ -167,7 +167,10 @@ export class PatternIntake {
     return null;
   }
 
-  /** Merges the pattern into its duplicate, or creates it, in memory and in the drafts. */
+  /**
+   * Returns the earlier outcome if the pattern's trace already gave a pattern for this situation that still exists.
+   * Otherwise merges the pattern into its duplicate, in the drafts, or creates it, in memory and in the drafts.
+   */
   #decide(
     home: Scope,
     pattern: AddedPattern,
@@ -230,8 +233,8 @@ export class PatternIntake {
   }
 
   /**
-   * Finds the nearest stored or drafted pattern with nearly the same situation or, for a pattern made from a trace,
-   * with the same lesson; null without one.
+   * Finds the nearest stored or drafted pattern with nearly the same situation or, if both patterns were made from
+   * traces, with the same lesson; null without one.
    */
   #findDuplicate(
     home: Scope,
