@@ -19,7 +19,7 @@
 
 namespace {
 
-/** Reads a number of bytes: a multiple of the page size, at most the largest safe integer. */
+/** Reads a number of bytes: a multiple of the page size, from `least` to 2^53. */
 bool ReadPages(napi_env env, napi_value value, double least, uint64_t* into) {
   double number = 0;
   if (napi_get_value_double(env, value, &number) != napi_ok) {

@@ -57,7 +57,8 @@ inline bool IsSame(const Head& head, const char* bytes, size_t length) {
  * Reads the header lines of a request.
  * @param varying numbers of the lines whose values vary, in ascending order; the first header line is 0
  * @param lines expected number of header lines
- * @returns false if the number of lines differs or the head has too many bytes
+ * @returns false if the number of lines differs, the head has too many bytes or is not complete, or a varying line has
+ * no colon
  */
 inline bool Read(const char* bytes, size_t length, const uint32_t* varying, size_t varying_count, uint32_t lines,
                  Head* into) {
