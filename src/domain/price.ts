@@ -105,8 +105,9 @@ function multiplyRates(
 
 /**
  * Finds a model's price: by its exact name, otherwise by a name that {@link listNames} derives, otherwise by the
- * longest matching pattern. If none matches, the longest name that is a prefix of the model's name (`gpt-5` for
- * `gpt-5-nano`) gives a price that is marked as a guess. null if there is no such name either.
+ * longest matching pattern. If none matches, the longest name that one of those names continues after `-`, `@` or `:`
+ * (`gpt-5` for `gpt-5-nano`, not for `gpt-5.1`) gives a price that is marked as a guess. null if there is no such name
+ * either.
  */
 function findModel(prices: Prices, model: string): ModelPrice | null {
   let known = found.get(prices);
