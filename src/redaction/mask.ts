@@ -88,7 +88,7 @@ function maskJson(value: unknown, isSecret: boolean): unknown {
   if (typeof value !== 'object' || value === null) return value;
   const masked: Record<string, unknown> = {};
   for (const [name, item] of Object.entries(value)) {
-    // A number of tokens is a count, whatever its name.
+    // A number under a name with `token` is a count of tokens, even if a text under that name would be a credential.
     const isCount = (typeof item === 'number' || isRawNumber(item)) && /token/i.test(name);
     // Assigning `__proto__` would change the object's prototype.
     Object.defineProperty(masked, maskText(name), {

@@ -40,8 +40,9 @@ const MARK = `#${Math.random().toString(36).slice(2, 13)} `;
 /**
  * Parses JSON. Unusual numbers are replaced by strings before `JSON.parse`, and restored in its result, because a
  * reviver would be called for each value and take several times as long.
- * @returns the result of `JSON.parse`, with a {@link RawNumber} for each number that a double would print differently
- * @throws SyntaxError
+ * @returns the result of `JSON.parse`, with a {@link RawNumber} for each number that a double would print differently;
+ *   on Node 20, all numbers are doubles
+ * @throws SyntaxError; what `bound.refuse` throws
  */
 export function parseExact(text: string, bound?: NumberBound): unknown {
   // Clients also run on Node 20, which has only doubles.
@@ -190,7 +191,7 @@ const LONG_NUMBER = /(?:^|[:,[])[ \t\r\n]*-?(?:[\d.]{16}|[\d.]+[eE])/;
 /**
  * Parses JSON like {@link parseExact} if the text contains a number that a double may round; otherwise like
  * `JSON.parse`, which is ten times as fast. `JSON.parse` reads `1.0` as 1.
- * @throws SyntaxError
+ * @throws SyntaxError; what `bound.refuse` throws
  */
 export function parseUnrounded(text: string, bound?: NumberBound): unknown {
   return LONG_NUMBER.test(text) ? parseExact(text, bound) : JSON.parse(text);

@@ -11,7 +11,8 @@ export class RecentMap<K, V> {
   #weight = 0;
 
   /**
-   * @param max maximum number of entries, or maximum weight; the most recent half of that is always kept
+   * @param max maximum number of entries, or maximum weight; the most recent half of that is always kept. An entry that
+   *   is heavier than half of it is kept, too, so the map may then exceed `max`
    */
   constructor(max: number) {
     this.#half = Math.max(1, max >>> 1);

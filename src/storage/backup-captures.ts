@@ -50,7 +50,7 @@ export class CaptureCopy {
           return { entry: { name: CAPTURE, kind: 'capture', ...copied }, others };
         rmSync(join(this.#folder, CAPTURE), { force: true });
       } else {
-        // A rotation is in progress, and its new live file does not exist yet.
+        // Either a rotation is in progress, and its new live file does not exist yet, or there is no live file.
         await delay(REOPEN_MS);
         if (!isThere(this.#db) && attempt > 1) return { entry: null, others: this.#listOthers() };
       }
@@ -77,7 +77,7 @@ export class CaptureCopy {
         if (!isThere(path)) rmSync(`${path}-lock`, { force: true });
         if (copied !== null) return { name, kind: 'sealed', ...copied };
       } catch (thrown) {
-        // The file was sealed and got its final name in the meantime, so copy it under that name.
+        // If the file is gone, it got its final name or expired in the meantime. The next attempt looks for that name.
         if (isThere(path) || attempt === ATTEMPTS) throw thrown;
       }
       rmSync(join(this.#folder, name), { force: true });

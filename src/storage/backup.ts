@@ -1,6 +1,7 @@
 /**
- * Copies everything in DATA_DIR while the process writes (restore.ts restores it). LMDB copies a snapshot of each
- * database. Then the whole copy is read, to check it and to count its rows. Command line.
+ * Copies the databases, captures, attachments and secrets of DATA_DIR while the process writes (restore.ts restores
+ * them). LMDB copies a snapshot of each database. Then the copy of each database is read, to check it and to count its
+ * rows. Command line.
  * A backup is a folder: `manifest.json`, one file for each database, sealed capture files, their attachments,
  * `secrets/`. Files that do not change are copied as files. backup-captures.ts copies the capture database.
  */
@@ -33,9 +34,10 @@ import { refuseHalfRestored } from './restore-marker.ts';
 export type BackupProgress = (name: string, done: number, of: number) => void;
 
 /**
- * Copies everything into a new folder.
+ * Writes a backup into a new folder.
  * @param target must not exist; it appears only when the backup is complete
- * @throws BackupError if there is nothing to copy, the target exists or a file is damaged; a file system error
+ * @throws BackupError if there is nothing to copy, the target exists or a file is damaged; Error of one line if a
+ *   restore into the folder is not complete; a file system error
  */
 export async function writeBackup(
   { data_dir, capture_db, data_key = null }: BackupSource,

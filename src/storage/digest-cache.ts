@@ -83,7 +83,10 @@ export class DigestCache {
     return this.#bytes;
   }
 
-  /** Reads the digest for the key; undefined if none is stored for this state of the run, or if it is damaged. */
+  /**
+   * Reads the digest for the key; undefined if none is stored for this state of the run, if it was computed by other
+   * code, or if it is damaged.
+   */
   get(key: DigestKey): unknown {
     const id = idOf(key.key);
     this.#asked.add(numberOf(id));

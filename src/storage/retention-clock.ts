@@ -33,7 +33,7 @@ export function capturesNotePath(captureDb: string): string {
   return `${captureDb}.retention-clock`;
 }
 
-/** Used on systems without a boot id. It is the same within a process, during which the machine cannot restart. */
+/** Used on systems without a boot id. It lasts as long as the process, which no restart of the machine survives. */
 const UNNAMED_BOOT = randomUUID();
 
 /** Reads the clock of this machine. */

@@ -61,7 +61,7 @@ const SHARE_MIN = 0.05;
 const KEPT_OF = 8;
 
 /**
- * The lengths of areas: eight lengths from each power of two to the next, so at most an eighth of an area is unused.
+ * The lengths of areas: eight lengths from each power of two to the next, so at most an eighth of a new area is unused.
  */
 const CELL_BYTES_MIN = 1_024;
 const CELL_STEPS_LOG = 3;

@@ -15,7 +15,7 @@ import {
 } from './codec.ts';
 import type { StagedBlock } from './raw-files.ts';
 
-/** A block is full when its records reach this size or this number. */
+/** A block is full when its records reach this size or this number; under pressure, only the size counts. */
 const BLOCK_BYTES = 64 << 10;
 const BLOCK_EXCHANGES = 64;
 

@@ -72,7 +72,7 @@ function setAside(file: string, live: string, now: Date): string {
     try {
       linkSync(join(raw, name), join(kept, name));
     } catch {
-      // The file system has no hard links.
+      // For example, the file system has no hard links.
       renameSync(join(raw, name), join(kept, name));
     }
   }

@@ -19,9 +19,10 @@ import { beginsLikeZstd, decompressFrames, measureZstd } from '../../std/zstd.ts
 const BODY_CODINGS_MAX = 4;
 /**
  * How far a compressed body may expand. Each pair of bounds is a fixed number of bytes and a factor of the compressed
- * size. Up to the `free` bounds, decompression does not count. Beyond them, its processor time counts against a budget:
- * `ms_per_second` for all bodies together, and `burst_ms` at once. A body is withheld if the budget is used up. A body
- * that expands beyond the `most` bounds is cut there.
+ * size. Up to the `free` bounds, decompression does not count. Beyond them, and for zstd of more frames than
+ * `ZSTD_FRAMES.free`, its processor time counts against a budget: `ms_per_second` for all bodies together, and
+ * `burst_ms` at once. If the budget is used up, a body that needs it is withheld. A body that expands beyond the `most`
+ * bounds is cut there.
  */
 export const DECOMPRESSION = {
   free_bytes: 64 << 10,

@@ -7,7 +7,7 @@
 
 interface IndexBehind {
   exchanges: number;
-  /** Age of the oldest exchange that is not indexed; 0 if all are indexed. */
+  /** Age of the oldest exchange that is not indexed; 0 if all are indexed, or if this process stored none of them. */
   seconds: number;
 }
 

@@ -160,7 +160,7 @@ export class LiveFile implements WritePosition {
     return measurePages(this.#file.env);
   }
 
-  /** Number of bytes in unused pages; 0 while the file is not open. */
+  /** Number of bytes in unused pages; 0 while the file is not open, or must be reopened. */
   get unused_bytes(): number {
     return this.#isOpen && !this.#isGivenUp ? this.measurePages().unused_bytes : 0;
   }

@@ -167,7 +167,10 @@ export class CaptureReader {
     return { found, end: to + 1 };
   }
 
-  /** Finds the first id from `from` on that may belong to the run. If the index is damaged, that is `from`. */
+  /**
+   * Finds the first id from `from` on that may belong to the run. If the index is damaged, that is `from`.
+   * @throws CaptureFileError for a damaged index if no `skipped` was given
+   */
   #findRun(from: number, runId: string): number {
     try {
       return this.#table.findRun(from, runId);

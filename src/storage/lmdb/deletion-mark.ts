@@ -1,8 +1,8 @@
 /**
  * Reads and writes the mark of database files that may still contain deleted content. LMDB keeps the bytes of removed
- * values in free pages, and in the free space of pages, until it overwrites them. The transaction that deletes also
- * writes the mark, so every deletion marks its file. The mark is removed when the file is rewritten (compaction.ts) or
- * its unused bytes are overwritten (page-wipe.ts). Any thread.
+ * values in free pages, and in the free space of pages, until it overwrites them. A transaction that deletes content of
+ * the tables in CONTENT or EDITED also writes the mark. The mark is removed when the file is rewritten (compaction.ts)
+ * or its unused bytes are overwritten (page-wipe.ts). Any thread.
  */
 import type { Database, RootDatabase } from 'lmdb';
 import { PATTERNS } from '../../domain/pattern-rows.ts';

@@ -116,7 +116,8 @@ async function lacksChecksums(path: string, dataKey: Uint8Array | null): Promise
 }
 
 /**
- * Copies the rows of all tables except the deletion mark into an empty file.
+ * Copies the rows of all tables except the deletion mark into an empty file. With a codec, the rows that identify the
+ * file and its key are not copied either.
  * @param codec encodes the values; null: they are copied unchanged, and the copy has the identity of the source
  */
 async function copyRows(path: string, target: Root, codec: ValueCodec | null): Promise<void> {

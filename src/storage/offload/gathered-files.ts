@@ -242,7 +242,10 @@ export class GatheredFiles {
     this.#epoch += 1;
   }
 
-  /** Returns the name that a gateway uses for a run; null: it has no such run. */
+  /**
+   * Returns the name that a gateway uses for a run; null: the run is of another gateway. A name from a client is the
+   * same at every gateway, so it is returned even if this gateway has no such run.
+   */
   #ownName({ gateway }: GatheredPart, runId: string): string | null {
     const named = readFoundRun(runId);
     if (named === null) {

@@ -75,8 +75,8 @@ export interface Accounts extends AccountReads {
    */
   transact<Value>(work: (work: AccountWork) => Value): Promise<Value>;
   /**
-   * Removes the rows of a deleted organization: keys, invitations, projects, marks, profiles, alerts, searches. Counts,
-   * payments and the audit log stay. Works in portions, between which other work runs.
+   * Removes the rows of a deleted organization: keys, invitations, projects, marks, profiles, alerts, code bases,
+   * searches. Counts, payments and the audit log stay. Works in portions, between which other work runs.
    * @throws (rejects) a store error; the next call removes the rest
    */
   removeAllOfOrganization(org_id: string): Promise<void>;

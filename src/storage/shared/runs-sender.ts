@@ -315,7 +315,7 @@ export class RunsSender implements RunsStore {
     }
   }
 
-  /** Sends waiting commits and take-overs. @returns whether there were any */
+  /** Sends waiting commits and take-overs. @returns whether there were any; false without a session */
   async #tick(): Promise<boolean> {
     const session = this.#session;
     if (session === null) return false;

@@ -14,7 +14,10 @@ const MERGED = 8;
 const LARGEST_PART = 0.25;
 /** Number of words between two pauses of a merge. */
 const WORDS_AT_ONCE = 256;
-/** Merged segments with more exchanges than this are synced, because rebuilding them would take long. */
+/**
+ * Merged segments with more exchanges than this are synced, because rebuilding them would take long. A segment from
+ * which exchanges are erased is always synced.
+ */
 const SYNCED_EXCHANGES = 4_096;
 
 interface Mergeable {
