@@ -256,7 +256,7 @@ export const KEY_SHAPES: readonly KeyShape[] = [
   ]),
 ];
 
-/** Minimum length of a run that is examined. Every key contains such a run. */
+/** Minimum length of a run that is examined. A text without such a run is not found, even if it matches a shape. */
 export const RUN_BYTES = 16;
 /** Bytes that may precede a run after a dot and belong to its key: `SG.`, `dp.st.prd.`. */
 export const DOTTED_BYTES = 12;

@@ -104,8 +104,8 @@ export function beforeExit(prepare: () => Promise<unknown>): () => void {
 }
 
 /**
- * Ends the process when no thread is loading any more, but after at most 15 s, and after the functions of
- * `beforeExit`.
+ * Ends the process. First waits until no thread is loading any more, at most 15 s, and then for the functions of
+ * `beforeExit`, at most 2 s.
  */
 export function exitProcess(status: number): void {
   if (loading.size === 0 && preparations.size === 0) process.exit(status);

@@ -48,8 +48,9 @@ export async function compactMarked(
 /**
  * Compacts both databases of a DATA_DIR and empties the redo logs.
  * @param progress called before each file is rewritten
- * @throws CompactionError if a process uses the folder, or if it has no databases; DataKeyError; a file
- *   system error. Each file is then either unchanged or compacted.
+ * @throws CompactionError if a process uses the folder, if a change of its data key is not finished, or if it has no
+ *   databases; Error of one line for a shared or half-restored folder; DataKeyError; a file system error. Each file is
+ *   then either unchanged or compacted.
  */
 export async function compactData(
   { data_dir, data_key }: { data_dir: string; data_key: Uint8Array | null },

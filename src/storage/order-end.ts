@@ -27,7 +27,8 @@ interface OrderWait {
 }
 
 /**
- * Waits until the order no longer exists. If the writing process ends before, carries the order out in this process.
+ * Waits until the order no longer exists. If the writing process ends before that, carries the order out in this
+ * process.
  * @throws the error from `refuse` if the order is not accepted in time, or cannot be carried out now
  */
 export async function awaitOrderEnd(wait: OrderWait): Promise<void> {

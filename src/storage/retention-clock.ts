@@ -45,7 +45,10 @@ export function readClock(): ClockReading {
   };
 }
 
-/** Reads the note of the last accepted pass. @returns null if no pass was stored; `unreadable` for any other content */
+/**
+ * Reads the note of the last accepted pass.
+ * @returns null if no pass was stored; `unreadable` if the file cannot be read or has other content
+ */
 export function readNote(path: string): ClockReading | 'unreadable' | null {
   let text: string;
   try {

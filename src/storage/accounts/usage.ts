@@ -85,7 +85,7 @@ export async function readUsage(
   return series;
 }
 
-/** Sums over all projects for days that are closed. These sums cannot change, so they are read once and cached. */
+/** Sums over all projects for days that are closed. These sums cannot change, so they are cached until the next day. */
 async function daysOver(
   stores: CountStores,
   org_id: string,

@@ -86,7 +86,10 @@ function readMagic(body: Buffer): Coding | null {
   return beginsLikeZstd(body) ? 'zstd' : null;
 }
 
-/** Whether the body begins with the signature of the encoding; true for encodings without a signature. */
+/**
+ * Whether the body begins with the signature of the encoding; true for encodings without a signature, and for zstd if
+ * the body is shorter than the signature.
+ */
 function hasMagic(body: Buffer, coding: Coding): boolean {
   if (coding === 'gzip') return body[0] === 0x1f && body[1] === 0x8b;
   if (coding === 'zstd') return body.length < 4 || beginsLikeZstd(body);

@@ -134,7 +134,8 @@ export class ExchangeEncoder {
   }
 
   /**
-   * Encodes an exchange against a base, if one helps, and keeps the exchange as a base if `isWorthKeeping` says so.
+   * Encodes an exchange against a base, if one helps, and keeps the exchange as a base if `isWorthKeeping` says so. An
+   * exchange with a withheld body is stored whole and not kept.
    * @param pressed true: the answer is not kept in the base, which saves copying it
    * @param isWorthKeeping whether to keep the exchange as a base
    */

@@ -71,7 +71,7 @@ interface BlocksToAppend {
   readonly next_piece: number;
   /** The facts of the exchanges, in id order; empty if there was no time to read them. */
   readonly facts: readonly ExchangeFacts[];
-  /** The last of the exchanges. */
+  /** The last exchanges, at most CAPTURE_NEWEST.exchanges. */
   readonly newest: readonly NotedExchange[];
 }
 

@@ -93,7 +93,7 @@ async function compactAll(log: RewritableLog): Promise<void> {
   }
 }
 
-/** Whether at least `share` of a file is unused. */
+/** Whether at least `share` of a file, and at least UNUSED_BYTES_MIN, is unused. */
 function isWasteful(
   { bytes, unused_bytes }: { bytes: number; unused_bytes: number },
   share: number,

@@ -169,7 +169,7 @@ export class CaptureReader {
 
   /**
    * Finds the first id from `from` on that may belong to the run. If the index is damaged, that is `from`.
-   * @throws CaptureFileError for a damaged index if no `skipped` was given
+   * @throws the error about the damage if `skipped` was omitted
    */
   #findRun(from: number, runId: string): number {
     try {

@@ -240,7 +240,10 @@ export class TurnLinks {
     else if (turns.get(turn.follows)?.keys[0] === asked) this.#findAgain(turn, late);
   }
 
-  /** Reads a turn's bodies again, finds the turn that it continues, and links it. */
+  /**
+   * Reads a turn's bodies again, finds the turn that it continues, and links it. If it continues none, it starts a
+   * conversation. If its bodies cannot be read, its link stays.
+   */
   #findAgain(turn: Turn, late: Turn): void {
     const entry = this.#summaries.readEntry(turn.id);
     if (entry === null) return;

@@ -125,8 +125,8 @@ export class Follower {
   }
 
   /**
-   * Makes and sends a point with the changes. If sending fails, the next call sends the rest of the same point, without
-   * changes since then.
+   * Makes and sends a point with the changes; sends nothing if the files are those of the last point. If sending fails,
+   * the next call sends the rest of the same point, without changes since then.
    * @param now the wall clock
    * @throws BackupError, StoreError; a file system or LMDB error; the reason of the signal
    */

@@ -363,7 +363,10 @@ async function withClient<Value>(
   }
 }
 
-/** Errors from reading the source are passed on unchanged; connection errors are explained. */
+/**
+ * Explains an error of a system call, such as one of the connection. Returns any other error, such as one from reading
+ * the source, unchanged.
+ */
 function explained(thrown: unknown, address: DatabaseAddress): unknown {
   const isOfSystem = thrown instanceof Error && 'syscall' in thrown;
   return isOfSystem ? explainDatabase(thrown, address) : thrown;
