@@ -40,8 +40,8 @@ export function leastEvidence(characters: number): number {
 }
 
 /**
- * Measures the most evidence at any place in [from, to), in half bits. A suffix of the text never has more than the
- * whole.
+ * Measures the most evidence at any place in [from, to), in half bits. A suffix of the text has at most a few half bits
+ * more than the whole: its first characters lack the context that makes them more likely.
  */
 export function measureEvidence(bytes: Uint8Array, from: number, to: number): number {
   const evidence = new Evidence();

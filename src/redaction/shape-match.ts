@@ -108,7 +108,7 @@ export class ShapeMatch {
   /** Whether the text after a key's beginning is random. Names in code begin like keys, too, but are not random. */
   #isRandom(from: number, to: number): boolean {
     const least = leastEvidence(to - from);
-    // A part of a measured range has no more evidence than the range.
+    // A part of a measured range has hardly more evidence than the range, so it is not measured again.
     if (from >= this.#plainFrom && to <= this.#plainTo && this.#plainMost <= least) return false;
     this.#work.add(to - from);
     const most = measureEvidence(this.#bytes, from, to);

@@ -54,9 +54,9 @@ const ANSWER_CHARACTERS = 32;
 
 /**
  * Takes the claim on a file.
- * @returns an empty claim if the system cannot create the socket
- * @throws WriterClaimedError if another process has the claim and is not ending, or has not ended after `patience_ms`;
- *   the reason of the signal
+ * @returns an empty claim if the system cannot create the socket or the file's folder
+ * @throws WriterClaimedError if another process has the claim and is not ending, has not ended after `patience_ms`, or
+ *   does not answer for SILENCE_MS; the reason of the signal
  */
 export async function claimWriter(path: string, options: WriterClaimOptions): Promise<WriterClaim> {
   const address = claimAddress(path);

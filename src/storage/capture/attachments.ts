@@ -115,11 +115,11 @@ function makeAttachment(start: number, end: number, variant: Variant, content: B
   return { start, end, placeholder, sha256, content };
 }
 
-/** Media types whose whole body is an image or a document. */
+/** Media types whose whole body is a file: an image, a recording, a font, a document or an archive. */
 const BINARY_TYPE =
   /^\s*(?:image\/(?!svg)|audio\/|video\/|font\/|application\/(?:pdf|zip|gzip|x-tar|octet-stream|vnd\.(?:openxmlformats|ms-|oasis)))/i;
 
-/** Whether the media type is that of an image or document, and the body is large enough to be stored separately. */
+/** Whether the media type is that of a file (BINARY_TYPE), and the body is large enough to be stored separately. */
 export function isBinary(body: Buffer, contentType: string | null): boolean {
   return contentType !== null && body.length >= ATTACHMENT_BYTES_MIN && BINARY_TYPE.test(contentType);
 }

@@ -249,7 +249,7 @@ function maskHeaders(headers: readonly string[], session: string | null = null):
 /**
  * Splits headers, as JSON, at the values that vary. The caller makes sure that no value is partly masked.
  * @param end JSON that follows the headers
- * @returns null if a header has more than one value, or if a varying header holds a credential or is in READ_HEADERS
+ * @returns null if a value has a line end, or if a varying header holds a credential or is in READ_HEADERS
  */
 function cutVarying(
   { request_form, request_headers }: CapturedExchange,

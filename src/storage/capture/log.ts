@@ -317,8 +317,8 @@ export class CaptureLog {
 
   /**
    * Stores a batch in the given order. After it resolves, the log no longer reads the bodies, so shared memory can be
-   * reused. An exchange that cannot be stored because of its content is set apart, and the others are stored. If storage
-   * fails after a part of the batch was stored, the result says so in `left`.
+   * reused. An exchange that cannot be stored because of its content is set apart, and the others are stored. If
+   * storage fails after a part of the batch was stored, the result says so in `left`.
    * @param queueFill share of the gateway's queue that was in use when it sent the batch, 0 to 1
    * @throws the storage's error (disk full, …); then nothing of the batch is stored and no id is used
    */
