@@ -4,7 +4,10 @@
  */
 import { BlockList, isIP } from 'node:net';
 
-/** Unspecified, link-local and multicast, and the clouds' credential services: AWS over IPv6, Alibaba. */
+/**
+ * Unspecified, link-local, multicast and broadcast, and those credential services of clouds that are at none of these:
+ * AWS over IPv6, Alibaba.
+ */
 const NEVER = listRanges([
   ...['0.0.0.0/8', '169.254.0.0/16', '224.0.0.0/4', '255.255.255.255/32', '100.100.100.200/32'],
   ...['::/128', 'fe80::/10', 'ff00::/8', 'fd00:ec2::254/128'],
@@ -12,7 +15,7 @@ const NEVER = listRanges([
   ...['64:ff9b::a9fe:0/112', '64:ff9b::6464:64c8/128', '::ffff:0:0:0/96'],
   ...['2002:a9fe::/32', '2002:6464:64c8::/48', '::a9fe:0/112', '::6464:64c8/128'],
 ]);
-/** This machine, and private networks (RFC 6890). */
+/** This machine, private networks, and ranges for documentation, translation, tunnels and other uses (RFC 6890). */
 const PRIVATE = listRanges([
   ...['127.0.0.0/8', '10.0.0.0/8', '172.16.0.0/12', '192.168.0.0/16', '100.64.0.0/10', '192.0.0.0/24'],
   ...['192.0.2.0/24', '198.18.0.0/15', '198.51.100.0/24', '203.0.113.0/24', '240.0.0.0/4'],
@@ -31,8 +34,8 @@ export function listRanges(subnets: readonly string[]): BlockList {
 }
 
 /**
- * `never` (must not be connected to): unspecified, link-local, multicast, or a cloud's credential service; `private`:
- * this machine or a private network.
+ * `never` (must not be connected to): unspecified, link-local, multicast, broadcast, or a cloud's credential service;
+ * `private`: this machine, a private network, or another range that is not public (PRIVATE).
  */
 type AddressReach = 'public' | 'private' | 'never';
 

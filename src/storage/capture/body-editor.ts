@@ -183,7 +183,7 @@ function takeOutFiles(
 }
 
 /**
- * Adds a mask for each secret outside attachments.
+ * Adds a mask for each secret that begins at or after `from` and does not overlap an attachment.
  * @param edits the edits of the attachments, in order
  * @returns false if a secret extends beyond the scanned bytes
  * @throws {WorkExceededError} if the body would have more masks than allowed

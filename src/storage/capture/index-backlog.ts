@@ -7,7 +7,10 @@
 
 interface IndexBehind {
   exchanges: number;
-  /** Age of the oldest exchange that is not indexed; 0 if all are indexed, or if this process stored none of them. */
+  /**
+   * Age of the oldest exchange that is not indexed; 0 if all are indexed. An exchange of an earlier process counts as
+   * stored when this process opened the log.
+   */
   seconds: number;
 }
 

@@ -54,7 +54,7 @@ export function listWithheld({
   return [request_withheld, response_withheld].filter((cause) => cause !== null);
 }
 
-/** Makes an exchange without content from client or upstream; only the gateway's own notes remain. */
+/** Makes an exchange without texts from client or upstream: fields like provider, method, status and times remain. */
 export function withholdAll(exchange: CapturedExchange, cause: WithheldCause): PreparedExchange {
   return {
     exchange,

@@ -62,7 +62,7 @@ export function historyOf(key: Buffer): { kind: string; actor: Buffer } {
   return { kind: kindOf(key), actor: actorOf(key) };
 }
 
-/** Whether a box that does not share rows has this row in `runs.mdb`. Otherwise it is in `main.mdb`. */
+/** Whether a box that does not share rows has this followed row in `runs.mdb`. Otherwise it is in `main.mdb`. */
 export function isRunRow(table: string, key: Buffer): boolean {
   return isListings(table) ? isListing(key) : FOLLOWED_TABLES.has(table);
 }
