@@ -4,7 +4,7 @@
  * raw number loses its type when it is cloned to another thread: send the text and parse it there.
  */
 
-/** A number that a double would print differently: `rawJSON` is its text. Only `parseExact` makes it. */
+/** A number that a double would print differently: `rawJSON` is its text. Only functions of this file make it. */
 export interface RawNumber {
   readonly rawJSON: string;
 }
@@ -224,7 +224,8 @@ export function roundedNumber(value: unknown): number | null {
 }
 
 /**
- * Writes a number as canonical text: `1.0`, `1` and `10e-1` give the same text, `…001` and `…002` never do.
+ * Writes a number as canonical text: `1.0`, `1` and `10e-1` give the same text, and numbers of different value never
+ * do, however many digits they have.
  * @param text a JSON number
  */
 export function canonicalNumber(text: string): string {

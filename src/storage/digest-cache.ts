@@ -55,7 +55,7 @@ export class DigestCache {
 
   /**
    * Opens a cache.
-   * @param path path of the file; created if missing, replaced if damaged
+   * @param path path of the file; created if missing, replaced if it cannot be opened
    * @param code identifies the code that computes digests; digests of other code are not used
    * @param dataKey encrypts the values; null: no encryption. A file with another key is replaced
    * @throws the system's error if the file cannot be created

@@ -6,7 +6,7 @@ import { FolderStore } from './folder-store.ts';
 import type { ObjectStore } from './object-store.ts';
 
 /**
- * Checks the name of a place without opening it.
+ * Checks the name of a place without opening it. Only the name of a bucket is checked; a folder may have any name.
  * @throws StoreError
  */
 export function checkPlace(place: string): void {

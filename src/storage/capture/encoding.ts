@@ -18,11 +18,11 @@ import { beginsLikeZstd, decompressFrames, measureZstd } from '../../std/zstd.ts
 /** Maximum number of layers of compression of one body. */
 const BODY_CODINGS_MAX = 4;
 /**
- * How far a compressed body may expand. Each pair of bounds is a fixed number of bytes and a factor of the compressed
- * size. Up to the `free` bounds, decompression does not count. Beyond them, and for zstd of more frames than
- * `ZSTD_FRAMES.free`, its processor time counts against a budget: `ms_per_second` for all bodies together, and
- * `burst_ms` at once. If the budget is used up, a body that needs it is withheld. A body that expands beyond the `most`
- * bounds is cut there.
+ * How far a compressed body may expand. Each bound is a fixed number of bytes plus a multiple of the compressed size,
+ * so it has two numbers here. Up to the `free` bound, decompression does not count. Beyond that, and for zstd of more
+ * frames than `ZSTD_FRAMES.free`, its processor time counts against a budget: `ms_per_second` for all bodies together,
+ * and `burst_ms` at once. If the budget is used up, a body that needs it is withheld. A body that expands beyond the
+ * `most` bound is cut there.
  */
 export const DECOMPRESSION = {
   free_bytes: 64 << 10,

@@ -249,7 +249,8 @@ function maskHeaders(headers: readonly string[], session: string | null = null):
 /**
  * Splits headers, as JSON, at the values that vary. The caller makes sure that no value is partly masked.
  * @param end JSON that follows the headers
- * @returns null if a value has a line end, or if a varying header holds a credential or is in READ_HEADERS
+ * @returns null if the headers cannot be cut so, for example because a varying one holds a credential or is in
+ *   READ_HEADERS
  */
 function cutVarying(
   { request_form, request_headers }: CapturedExchange,

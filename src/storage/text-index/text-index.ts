@@ -289,7 +289,7 @@ export class TextIndex {
   /**
    * Continues the index, for about this many milliseconds.
    * @param isIdle no other work waits, so collected exchanges are written immediately
-   * @returns the number of steps; 0 if nothing is left to do
+   * @returns the number of steps; 0 if nothing is left to do, or while exchanges are being erased
    * @throws a file system error
    */
   tidySome(budgetMs: number, isIdle: boolean): number {
@@ -436,7 +436,7 @@ export class TextIndex {
     this.#segments.sort((a, b) => a.first_id - b.first_id);
   }
 
-  /** Removes the oldest segments while the index is too large. */
+  /** Removes the oldest segments while the index is too large. The newest segment stays, whatever its size. */
   #trim(): void {
     const most = this.#mostBytes();
     let bytes = this.#segments.reduce((sum, segment) => sum + segment.bytes, 0);
