@@ -2,8 +2,9 @@
  * Finds key-shaped secrets in bytes that hold text in any ASCII-compatible encoding. Pure; runs in the capture process,
  * and wherever else a text is masked before it is kept.
  *
- * Speed. Every shape contains a run of at least 16 letters, digits, `-` or `_`. So the byte engine (`native/`) finds
- * runs that are suspect, and this file tries the shapes only there. This takes a few tenths of a nanosecond per byte.
+ * Speed. Real keys contain a run of at least 16 letters, digits, `-` or `_`. So the byte engine (`native/`) finds runs
+ * of that length that are suspect, and this file tries the shapes only there; a shorter text is not found, even if it
+ * matches a shape. This takes a few tenths of a nanosecond per byte.
  * Each byte of a suspect is examined a bounded number of times.
  */
 import { byteEngine, packNeedles } from '../../native/byte-engine.ts';

@@ -467,7 +467,10 @@ export function sealedPath(path: string, firstId: number, lastId: number, sealin
   return `${stem}.${firstId}-${lastId}${sealing ? '.sealing' : ''}${extension}`;
 }
 
-/** Lists the sealed files (and files that are being sealed) of a capture database, in id order. */
+/**
+ * Lists the sealed files (and files that are being sealed) of a capture database, in id order; an empty list if the
+ * folder cannot be read.
+ */
 export function listSealed(path: string): SealedFile[] {
   const { stem, extension } = splitName(path);
   const folder = dirname(path);

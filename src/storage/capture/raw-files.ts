@@ -315,7 +315,10 @@ export class RawFiles {
     else this.#remove(file);
   }
 
-  /** Makes everything written survive a power failure. @throws the storage's error */
+  /**
+   * Makes everything written survive a power failure, except files that another call is still syncing.
+   * @throws the storage's error
+   */
   async sync(): Promise<void> {
     for (const file of [...this.#unsynced]) {
       if (file.isSyncing) continue;
