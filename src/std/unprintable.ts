@@ -1,6 +1,7 @@
 /**
- * The characters that no name may contain: controls, invisible formatting, and separators of lines and paragraphs (Cc,
- * Cf, Cs, Zl and Zp of Unicode 15). Any thread.
+ * Characters that no name may contain: controls, invisible formatting, and separators of lines and paragraphs (Cc, Cf,
+ * Zl and Zp of Unicode 15). Lone surrogates (Cs) are not included: the fields of the API refuse them in every text. Any
+ * thread.
  */
 
 /**

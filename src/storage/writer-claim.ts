@@ -2,10 +2,11 @@
  * A claim on a database that allows one writer process. The capture log assigns ids from memory, so a second writer
  * would assign the same ids and overwrite exchanges. Actors keep their state in memory, so two processes would
  * overwrite each other's rows. Any thread of the process that writes.
- * The claim is a local socket that is named after the file. The system removes it when the process ends, so no
- * cleanup is needed. A process that connects learns which process has the claim, and whether that process is ending.
- * The claim is visible on one machine, and on Linux in one network namespace. If such a socket cannot be created,
- * there is no claim, and the start continues.
+ * The claim is a local socket that is named after the file. On Linux and Windows, the system removes it when the
+ * process ends. On other systems, a killed process leaves the socket's file, and the next claim removes it. A process
+ * that connects learns which process has the claim, and whether that process is ending. The claim is visible on one
+ * machine, and on Linux in one network namespace. If such a socket cannot be created, there is no claim, and the start
+ * continues.
  */
 
 import { createHash } from 'node:crypto';
@@ -32,7 +33,7 @@ export interface WriterClaimOptions {
   onWait?: (holder: string) => void;
 }
 
-/** Another process writes to the file and is not ending. */
+/** Another process writes to the file and is not ending, has not ended in time, or does not answer. */
 export class WriterClaimedError extends Error {
   /** Identifies the process. */
   readonly holder: string;
