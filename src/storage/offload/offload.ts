@@ -483,7 +483,7 @@ export class Offload {
     const found = await this.#thread.call({ name: 'get', object });
     if (found !== null) this.#refuseOther(object, Buffer.from(found));
     const nonce = randomBytes(8).toString('hex');
-    // The nonces of the last manifest that was written, and of the next one.
+    // The nonces of the last manifest that this process wrote or tried to write, and of the next one.
     this.#note.nonces = [...this.#note.nonces.slice(-1), nonce];
     this.#save();
     const files = this.#note.files
