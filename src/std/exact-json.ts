@@ -29,7 +29,7 @@ const SHORT_TEXT = 4_096;
 /** A JSON number, and nothing else. */
 const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
 
-/** Decimals with this many digits print unchanged. */
+/** Decimals of at most this many digits print unchanged, except tiny ones, -0 and those with a final zero. */
 const EXACT_DIGITS = 15;
 
 /**
