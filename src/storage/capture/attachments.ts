@@ -1,10 +1,10 @@
 /**
- * Images and documents, each stored once. Finds files of 1 KiB or more in bodies: base64 text in the places where files
- * stand, or a whole body of a binary media type. Stores their bytes in `<db>.files/<sha256>`, and replaces them in the
+ * Images and documents, each stored once. Finds files of 1 KiB or more in bodies: base64 text where a body can have
+ * a file, or a whole body of a binary media type. Stores their bytes in `<db>.files/<sha256>`, and replaces them in the
  * body by a placeholder, from which the body can be restored byte for byte. Runs in the capture process (find, save)
  * and in readers (restore).
  * A placeholder is `NUL @svc-file: <variant> <sha256 in hex> NUL`. Placeholders need no escaping: a body that itself
- * contains the beginning of a placeholder is stored unchanged, and the exchange's record says whether its bodies have
+ * contains the beginning of a placeholder keeps its files, and the exchange's record says whether its bodies have
  * placeholders.
  * With a data key, the file is encrypted and its name is derived from the digest and the key, so the name reveals
  * nothing about the content. The placeholder does not change, because it is inside encrypted data.
