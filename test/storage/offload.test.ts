@@ -3,7 +3,7 @@
  * processes at each step.
  */
 import { randomBytes } from 'node:crypto';
-import { cpSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, readFileSync, rmdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { describe, expect, it, onTestFinished } from 'vitest';
@@ -74,6 +74,24 @@ it('sealed files leave the disk and read as before; after they were read, even w
   expect(await readAll(filled)).toEqual(before);
   rmSync(filled.place, { recursive: true });
   expect(await readAll(filled)).toEqual(before);
+});
+
+it('a service writes its manifest again after several passes could not write it', async () => {
+  const filled = await make(KEY, 1);
+  const log = await open(filled, AT_ONCE);
+  await passAll(log);
+  // A folder with the name of the partial file lets writes fail, and not reads.
+  const partial = join(filled.place, `captures/${readNote(filled.path)!.gateway}/manifest.partial`);
+  mkdirSync(partial);
+  for (let pass = 0; pass < 6; pass++) {
+    await log.append([makeExchange({ run_id: 'keep', request_body: randomBytes(3_000) })]);
+    await log.rotate();
+    await expect(passAll(log)).rejects.toThrow('manifest');
+  }
+  rmdirSync(partial);
+  await passAll(log);
+  expect(log.stats().bucket).toMatchObject({ waiting_files: 0, offloaded_files: 7, failure: null });
+  await log.close();
 });
 
 it('no further file goes to the bucket when none is configured any more', async () => {

@@ -101,6 +101,8 @@ export type OffloadStep =
   | 'offload_restored'
   | 'offload_tidied';
 
+/** Maximum number of earlier manifests whose writing failed, and which the bucket may have nevertheless. */
+const NONCES_TRIED = 4;
 const DRAFT = '.offload-draft';
 const RESTORED = '.restored';
 
@@ -481,10 +483,10 @@ export class Offload {
   async #writeManifest(): Promise<void> {
     const object = manifestName(this.#note.gateway);
     const found = await this.#thread.call({ name: 'get', object });
-    if (found !== null) this.#refuseOther(object, Buffer.from(found));
+    const known = found === null ? [] : [this.#refuseOther(object, Buffer.from(found))];
     const nonce = randomBytes(8).toString('hex');
-    // The nonces of the last manifest that this process wrote or tried to write, and of the next one.
-    this.#note.nonces = [...this.#note.nonces.slice(-1), nonce];
+    // The bucket has the manifest that was found, or one that an earlier pass tried to write, or will have the next one.
+    this.#note.nonces = [...new Set([...known, ...this.#note.nonces.slice(-NONCES_TRIED), nonce])];
     this.#save();
     const files = this.#note.files
       .filter(({ is_uploaded, is_erasing }) => is_uploaded && !is_erasing)
@@ -507,7 +509,12 @@ export class Offload {
     this.#options.fault?.('offload_listed');
   }
 
-  #refuseOther(object: string, bytes: Buffer): void {
+  /**
+   * Checks that this service has written a manifest.
+   * @returns the manifest's nonce
+   * @throws StoreError if another service has written it, or it cannot be read
+   */
+  #refuseOther(object: string, bytes: Buffer): string {
     const { place, gateway, nonces } = this.#note;
     let nonce: string;
     try {
@@ -515,7 +522,7 @@ export class Offload {
     } catch (cause) {
       throw new StoreError(`${object} in ${place} is damaged, or of a newer version`, { cause });
     }
-    if (nonces.includes(nonce)) return;
+    if (nonces.includes(nonce)) return nonce;
     throw new StoreError(
       `another service writes captures as ${gateway} to ${place}: a DATA_DIR was copied. Stop one of them, and remove ` +
         `${this.#options.path}.bucket from the copy`,
