@@ -69,8 +69,7 @@ function comparePair(a: CapturedTurn | null, b: CapturedTurn | null): ComparedTu
 function compareForkPoint({ a, b, ...differ }: ComparedTurns): ComparedTurns {
   if (a === null || b === null) return { a, b, ...differ };
   const count = Math.min(a.messages_added.length, b.messages_added.length);
-  const endOf = ({ messages_added: added }: CapturedTurn) =>
-    writeMessages(added.slice(added.length - count));
+  const endOf = ({ messages_added: added }: CapturedTurn) => writeMessages(added.slice(added.length - count));
   return { ...differ, a, b, asks_differ: endOf(a) !== endOf(b) };
 }
 
