@@ -8,15 +8,15 @@ import { byteEngine } from '../../native/byte-engine.ts';
 import { announceSpare } from '../../src/std/spare-memory.ts';
 import type { MemoryPart } from './mapped-memory.ts';
 
-/** Maximum total size of the free cells that a server thread keeps. Further free cells are dropped. */
+/** Maximum total size of the free cells that a server thread keeps, if others can be returned as whole allocations. */
 export const CAPTURE_FREE_CELL_BYTES = 256 << 20;
 
 /**
- * Cell sizes: for small bodies, for pieces of larger bodies, and for whole bodies of known length. Cells of one size
- * are cut from one allocation. Dropped cells are freed by the garbage collector, but shared memory does not cause it to
- * run. So there are few sizes, and nearly all cells are kept.
+ * Cell sizes: for small bodies, for pieces of larger bodies, and for whole bodies of known length. There are few sizes,
+ * so that most free cells fit the next body.
  */
 const SIZES = [8, 64, 128, 192, 256, 320, 384, 512, 768, 1_024].map((kib) => kib << 10);
+/** Length of an allocation, from which cells of one size are cut. */
 const SLAB_BYTES = 1 << 20;
 /** A free cell may be up to this many times as long as the requested size. */
 const LARGER_CELL = 2;
@@ -25,20 +25,25 @@ const ASIDE_BYTES = 8 << 10;
 /** Smaller copies are made by V8, because a native call would take as long as the copy. */
 const NATIVE_COPY_BYTES = 256;
 
-/** Cells that were cut from one allocation. */
+/** An allocation that is cut into cells of one size. It is returned as a whole, when all its cells are free. */
 interface Cut {
   /** Index of the cells' size in SIZES. */
   size: number;
   /** Allocation in the mapped memory; null for memory of this process. */
   run: Uint8Array | null;
-  /** Number of cells that have not been dropped. When the last one is dropped, the allocation is returned. */
-  left: number;
+  cells: readonly Uint8Array[];
+  free: Uint8Array[];
 }
 
 export class BodyMemory {
   readonly #part: MemoryPart | null;
-  /** Free cells by size. */
-  readonly #free: Uint8Array[][] = SIZES.map(() => []);
+  /**
+   * Cuts with a free cell, by size. Cells are taken from the last one, and a cut is added at the end when it gets a free
+   * cell. So the cells in use are in few cuts, and the other cuts become free as a whole.
+   */
+  readonly #open: Cut[][] = SIZES.map(() => []);
+  /** Cuts whose cells are all free. */
+  readonly #unused = new Set<Cut>();
   #freeBytes = 0;
   readonly #cuts = new WeakMap<Uint8Array, Cut>();
 
@@ -55,16 +60,12 @@ export class BodyMemory {
   take(bytes: number): Uint8Array {
     let wanted = 0;
     while (wanted < SIZES.length - 1 && SIZES[wanted]! < bytes) wanted++;
-    let size = wanted;
-    while (this.#free[size]!.length === 0) {
-      size++;
-      if (size < SIZES.length && SIZES[size]! <= SIZES[wanted]! * LARGER_CELL) continue;
-      size = wanted;
-      this.#cut(size);
+    for (let size = wanted; size < SIZES.length && SIZES[size]! <= SIZES[wanted]! * LARGER_CELL; size++) {
+      const cut = this.#open[size]!.at(-1);
+      if (cut !== undefined) return this.#takeFrom(cut);
     }
-    const cell = this.#free[size]!.pop()!;
-    this.#freeBytes -= cell.length;
-    return cell;
+    const cut = this.#cut(wanted);
+    return cut === null ? new Uint8Array(new SharedArrayBuffer(SIZES[wanted]!)) : this.#takeFrom(cut);
   }
 
   /** Copies bytes into a cell. */
@@ -83,60 +84,74 @@ export class BodyMemory {
   give(cell: Uint8Array): void {
     const cut = this.#cuts.get(cell);
     if (cut === undefined) return;
-    if (this.#freeBytes + cell.length > CAPTURE_FREE_CELL_BYTES) {
-      this.#drop(cell, cut);
-      return;
-    }
-    this.#free[cut.size]!.push(cell);
+    if (cut.free.length === 0) this.#open[cut.size]!.push(cut);
+    cut.free.push(cell);
     this.#freeBytes += cell.length;
+    if (cut.free.length === cut.cells.length) this.#unused.add(cut);
+    while (this.#freeBytes > CAPTURE_FREE_CELL_BYTES && this.#unused.size > 0)
+      this.#drop(this.#unused.values().next().value!);
   }
 
-  /** Whether the cell belongs to this memory. */
+  /**
+   * Whether a batch may keep the cell: it belongs to this memory, and the capture process can read it if that process
+   * maps any memory.
+   */
   has(cell: Uint8Array): boolean {
     return this.#cuts.has(cell);
   }
 
-  /**
-   * Drops the free cells of allocations whose cells are all free or dropped. Pages of the mapped memory go back to the
-   * system.
-   */
+  /** Drops the cuts without a cell in use. Pages of the mapped memory go back to the system. */
   releaseSpare(): void {
-    const free = new Map<Cut, number>();
-    for (const cells of this.#free)
-      for (const cell of cells) {
-        const cut = this.#cuts.get(cell)!;
-        free.set(cut, (free.get(cut) ?? 0) + 1);
-      }
-    const unused = new Set([...free].flatMap(([cut, count]) => (count === cut.left ? [cut] : [])));
-    for (const [size, cells] of this.#free.entries())
-      this.#free[size] = cells.filter((cell) => {
-        const cut = this.#cuts.get(cell)!;
-        if (!unused.has(cut)) return true;
-        this.#freeBytes -= cell.length;
-        this.#drop(cell, cut);
-        return false;
-      });
+    for (const cut of this.#unused) this.#drop(cut);
   }
 
-  #drop(cell: Uint8Array, cut: Cut): void {
-    // Forget the cell, so that returning it a second time has no effect.
-    this.#cuts.delete(cell);
-    cut.left--;
-    if (cut.left === 0 && cut.run !== null) this.#part!.give(cut.run);
+  #takeFrom(cut: Cut): Uint8Array {
+    this.#unused.delete(cut);
+    const cell = cut.free.pop()!;
+    if (cut.free.length === 0) this.#close(cut);
+    this.#freeBytes -= cell.length;
+    return cell;
   }
 
-  #cut(size: number): void {
-    const cell = SIZES[size]!;
-    const count = Math.floor(SLAB_BYTES / cell);
-    const run = this.#part?.take(SLAB_BYTES) ?? null;
-    const memory = run?.buffer ?? new SharedArrayBuffer(count * cell);
-    const from = run?.byteOffset ?? 0;
-    const cut: Cut = { size, run, left: count };
-    for (let i = 0; i < count; i++) {
-      const part = new Uint8Array(memory, from + i * cell, cell);
-      this.#cuts.set(part, cut);
-      this.#free[size]!.push(part);
+  /** Removes a cut from those with a free cell. It is nearly always the last one. */
+  #close(cut: Cut): void {
+    const open = this.#open[cut.size]!;
+    open.splice(open.lastIndexOf(cut), 1);
+  }
+
+  #drop(cut: Cut): void {
+    this.#unused.delete(cut);
+    this.#close(cut);
+    // Forget the cells, so that returning one a second time has no effect.
+    for (const cell of cut.cells) {
+      this.#cuts.delete(cell);
+      this.#freeBytes -= cell.length;
     }
-    this.#freeBytes += count * cell;
+    if (cut.run !== null) this.#part!.give(cut.run);
+  }
+
+  /** Cuts an allocation into cells. @returns null if the mapped memory is used up */
+  #cut(size: number): Cut | null {
+    const bytes = SIZES[size]!;
+    const count = Math.floor(SLAB_BYTES / bytes);
+    const run = this.#part === null ? null : this.#takeRun(this.#part);
+    if (run === null && this.#part !== null) return null;
+    const memory = run?.buffer ?? new SharedArrayBuffer(count * bytes);
+    const from = run?.byteOffset ?? 0;
+    const cells = Array.from({ length: count }, (_, i) => new Uint8Array(memory, from + i * bytes, bytes));
+    const cut: Cut = { size, run, cells, free: cells.slice() };
+    for (const cell of cells) this.#cuts.set(cell, cut);
+    this.#open[size]!.push(cut);
+    this.#unused.add(cut);
+    this.#freeBytes += count * bytes;
+    return cut;
+  }
+
+  /** Takes an allocation from the mapped memory. If it is used up, cells of another size that are all free make room. */
+  #takeRun(part: MemoryPart): Uint8Array | null {
+    const run = part.take(SLAB_BYTES);
+    if (run !== null || this.#unused.size === 0) return run;
+    this.#drop(this.#unused.values().next().value!);
+    return part.take(SLAB_BYTES);
   }
 }

@@ -96,11 +96,20 @@ export function viewMappedMemory(descriptor: number, { bytes }: MappedMemoryPlac
   return new Uint8Array(mapped.buffer, mapped.from, bytes);
 }
 
-/** A server thread's part. Bodies and batches are cut from ranges of it. */
+/**
+ * Share of a part that is kept for slabs, at most CAPTURE_MAPPED_SPARE_BYTES: without slabs in the memory, batches would
+ * be sent through the pipe.
+ */
+const SLABS_SHARE = 1 / 4;
+
+/** A server thread's part. Runs of cells are cut from its beginning, slabs from its end. */
 export class MemoryPart {
   readonly #mapped: MappedMemory;
-  readonly #end: number;
+  /** Where cells end at the latest. */
+  readonly #cellsEnd: number;
+  /** The range that is not cut yet. */
   #next: number;
+  #end: number;
   /** Free ranges, by their length. */
   readonly #free = new Map<number, number[]>();
 
@@ -109,16 +118,28 @@ export class MemoryPart {
     const share = floorTo(mapped.bytes / servers, CAPTURE_SLAB_BYTES);
     this.#next = server * share;
     this.#end = this.#next + share;
+    const spare = Math.min(CAPTURE_MAPPED_SPARE_BYTES, share * SLABS_SHARE);
+    this.#cellsEnd = this.#end - floorTo(spare, CAPTURE_SLAB_BYTES);
   }
 
-  /** Takes a range. @param bytes a multiple of the page size. @returns null if the part is used up */
+  /**
+   * Takes a range.
+   * @param bytes CAPTURE_SLAB_BYTES for a slab; another multiple of the page size for cells
+   * @returns null if the part, or what cells may use of it, is used up
+   */
   take(bytes: number): Uint8Array | null {
     const at = this.#free.get(bytes)?.pop() ?? this.#cut(bytes);
     return at === null ? null : new Uint8Array(this.#mapped.buffer, this.#mapped.from + at, bytes);
   }
 
   #cut(bytes: number): number | null {
-    if (this.#next + bytes > this.#end) return null;
+    const isSlab = bytes === CAPTURE_SLAB_BYTES;
+    const end = isSlab ? this.#end : Math.min(this.#end, this.#cellsEnd);
+    if (this.#next + bytes > end) return null;
+    if (isSlab) {
+      this.#end -= bytes;
+      return this.#end;
+    }
     const at = this.#next;
     this.#next += bytes;
     return at;
