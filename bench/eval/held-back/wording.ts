@@ -27,6 +27,14 @@ export function word(prng: Prng, template: string, values: Readonly<Record<strin
     .trim();
 }
 
+/** Puts the first letter of a template in upper case, and of each choice at its beginning. */
+export function capital(template: string): string {
+  const upper = (text: string): string => `${text.slice(0, 1).toUpperCase()}${text.slice(1)}`;
+  return template.startsWith('{')
+    ? template.replace(/^\{([^{}]*)\}/, (_all, words: string) => `{${words.split('|').map(upper).join('|')}}`)
+    : upper(template);
+}
+
 export function pick<T>(prng: Prng, list: readonly T[]): T {
   return list[prng.below(list.length)]!;
 }
