@@ -1,7 +1,7 @@
 /**
- * The agents that judge the student, and three that judged it before, distinguish right from wrong answers. They accept
- * whole runs of the frontier model and other wordings of the facts, and reject planted errors. A sentence that forbids
- * or permits something decides steps, and a silent change of a world changes answers.
+ * The agents that judge the student, and five studied ones, distinguish right from wrong answers. They accept whole
+ * runs of the frontier model and other wordings of the facts, and reject planted errors. A sentence that forbids or
+ * permits something decides steps, and a silent change of a world changes answers.
  */
 import { describe, expect, it } from 'vitest';
 import { HELD_BACK_AGENTS, JUDGES } from '../../bench/eval/held-back/agents.ts';
@@ -184,6 +184,61 @@ const SENTENCES: Readonly<Record<string, readonly Sentence[]>> = {
     { says: /Do not record notices|record none/, forbids: tool('record_notice') },
     { says: /Send no messages|Do not write to the tenant/, forbids: tool('send_message') },
   ],
+  'fleet dispatcher': [
+    { says: /Book no workshop|takes no bookings from us/, forbids: tool('book_workshop') },
+    {
+      says: /by the way (.+) this week|out of the way (.+) until/,
+      forbids: ({ name, input }, [, way, other]) => name === 'set_way' && input.way === (way ?? other),
+    },
+    {
+      says: /No toll roads this week|only choose ways without toll/,
+      forbids: (call) =>
+        call.name === 'send_message' && 'free' in call && (call.free?.text?.values.toll ?? '0') !== '0',
+    },
+    {
+      says: /Do not give routes to other drivers|Relief drivers are arranged/,
+      forbids: tool('assign_driver'),
+    },
+    {
+      says: /without the reserve|reserve of driving time is not needed/,
+      forbids: tool('assign_driver', 'hand_over'),
+    },
+    {
+      says: /Rented vehicles may be used|may also give out the rented/,
+      forbids: ({ name, input }) => name === 'assign_vehicle' && !String(input.plate).startsWith('RX'),
+    },
+    {
+      says: /Damage under 500 EUR|cost less than 500 EUR/,
+      forbids: tool('record_incident', 'hand_over'),
+    },
+    {
+      says: /change nothing, and send no messages|Make no changes and send no messages/,
+      forbids: tool('book_workshop', 'set_way', 'assign_vehicle', 'assign_driver', 'send_message'),
+    },
+  ],
+  'loan servicer': [
+    { says: /No pauses are granted|may not grant pauses/, forbids: tool('grant_pause') },
+    {
+      says: /one month at most|longer than one month/,
+      forbids: ({ name, input }) => name === 'grant_pause' && input.months !== 1,
+    },
+    {
+      says: /pauses of up to six months/,
+      forbids: ({ name, input }) => name === 'grant_pause' && Number(input.months) < 4,
+    },
+    { says: /Do not waive fees|No fees are waived/, forbids: tool('waive_fee') },
+    {
+      says: /however late the payment came|how late a payment was/,
+      forbids: (call) =>
+        call.name === 'reply_borrower' && 'free' in call && !/waived/.test(String(call.free?.body?.wordings)),
+    },
+    { says: /the 1st and the 15th/, forbids: tool('change_due_day') },
+    { says: /Send no replies|Do not write to borrowers/, forbids: tool('reply_borrower') },
+    {
+      says: /Change nothing and send no reply|do not touch the account/,
+      forbids: tool('grant_pause', 'change_due_day', 'waive_fee', 'open_case', 'reply_borrower'),
+    },
+  ],
 };
 
 /** Last answers in words that no agent uses. null: this wording has no such answer. */
@@ -217,6 +272,17 @@ const OTHER_WORDS: Readonly<
     payer === undefined
       ? null
       : `Visit of ${firm} arranged for ${name} of ${lease} (${iso}, ${time}). The ${payer} settles the bill.`,
+  'fleet dispatcher': ({ route, plate, other, driver, receiver, time }, wording) =>
+    wording.startsWith('Slot of <route> moved')
+      ? `${receiver} agreed to unload ${route} at ${time}.`
+      : other === undefined || driver !== undefined
+        ? null
+        : `The load changes trucks, ${other} instead of ${plate}.`,
+  'loan servicer': ({ name, payoff, payoff_on, team_pause, team_fee, paid, day, pause_span, fee, year }) =>
+    payoff === undefined ||
+    [team_pause, team_fee, paid, day, pause_span, fee, year].some((other) => other !== undefined)
+      ? null
+      : `${name} can settle everything with EUR ${payoff} (${payoff_on}).`,
 };
 
 describe('the agents that judge', () => {

@@ -12,7 +12,9 @@ import { calendarKeeper } from './studied/calendar-keeper.ts';
 import { codeFixer } from './studied/code-fixer.ts';
 import { codeReviewer } from './studied/code-reviewer.ts';
 import { dataCleaner } from './studied/data-cleaner.ts';
+import { fleetDispatcher } from './studied/fleet-dispatcher.ts';
 import { invoiceChecker } from './studied/invoice-checker.ts';
+import { loanServicer } from './studied/loan-servicer.ts';
 import { logTriage } from './studied/log-triage.ts';
 import { pipelineMender } from './studied/pipeline-mender.ts';
 import { shellOperator } from './studied/shell-operator.ts';
@@ -47,10 +49,13 @@ export const HELD_BACK_AGENTS: readonly HeldBackAgent[] = [
   codeReviewer,
   labAssistant,
   propertyManager,
+  fleetDispatcher,
+  loanServicer,
 ];
 
 /**
- * Agents whose steps were studied to improve the student: they can no longer judge it, and run only if they are named.
+ * Agents whose steps were studied to improve the student, or were written for that: they cannot judge it, and run only
+ * if they are named.
  */
 export const STUDIED_AGENTS: readonly HeldBackAgent[] = [
   supportDesk,
@@ -66,6 +71,8 @@ export const STUDIED_AGENTS: readonly HeldBackAgent[] = [
   pipelineMender,
   textLocaliser,
   codeReviewer,
+  fleetDispatcher,
+  loanServicer,
 ];
 
 /** Agents that judge the student. No rule of the student is tuned on them. */
