@@ -1,5 +1,5 @@
 /**
- * The agents that judge the student, and five studied ones, distinguish right from wrong answers. They accept whole
+ * The agents that judge the student, and seven studied ones, distinguish right from wrong answers. They accept whole
  * runs of the frontier model and other wordings of the facts, and reject planted errors. A sentence that forbids or
  * permits something decides steps, and a silent change of a world changes answers.
  */
@@ -239,6 +239,46 @@ const SENTENCES: Readonly<Record<string, readonly Sentence[]>> = {
       forbids: tool('grant_pause', 'change_due_day', 'waive_fee', 'open_case', 'reply_borrower'),
     },
   ],
+  'clinic scheduler': [
+    {
+      says: /book nothing with Dr (\w+)|appointment with Dr (\w+) for the time being/,
+      forbids: ({ name, input }, [, doctor, other]) =>
+        name === 'book_appointment' && input.doctor === (doctor ?? other),
+    },
+    {
+      says: /no appointments before 10:00|nobody may be booked before 10:00/,
+      forbids: ({ name, input }) => name === 'book_appointment' && String(input.time) < '10:00',
+    },
+    {
+      says: /Do not move or cancel|you may not cancel or move/,
+      forbids: tool('move_appointment', 'cancel_appointment'),
+    },
+    {
+      says: /book without them, and do not ask|You may book without a referral/,
+      forbids: ({ input }) => input.paper === 'referral',
+    },
+    {
+      says: /change nothing and ask for nothing|Do not book anything yet/,
+      forbids: tool('book_appointment', 'request_papers', 'add_to_waiting_list'),
+    },
+  ],
+  'catalogue editor': [
+    { says: /Publish nothing today|you must not publish until/, forbids: tool('publish') },
+    { says: /heavier than 1 kg|more than 1 kg are entered/, forbids: tool('publish') },
+    {
+      says: /Leave the attribute (\w+) alone|Do not set (\w+) this week/,
+      forbids: ({ name, input }, [, left, other]) =>
+        name === 'set_attribute' && input.name === (left ?? other),
+    },
+    {
+      says: /a contradiction does not send a sheet back|publish in spite of contradictions/,
+      forbids: tool('return_sheet'),
+    },
+    {
+      says: /change nothing\.|Do not write anything into the catalogue/,
+      forbids: tool('create_product', 'set_attribute', 'flag_contradiction', 'publish', 'return_sheet'),
+    },
+  ],
 };
 
 /** Last answers in words that no agent uses. null: this wording has no such answer. */
@@ -283,6 +323,14 @@ const OTHER_WORDS: Readonly<
     [team_pause, team_fee, paid, day, pause_span, fee, year].some((other) => other !== undefined)
       ? null
       : `${name} can settle everything with EUR ${payoff} (${payoff_on}).`,
+  'clinic scheduler': ({ doctor, iso, time, old_iso }) =>
+    iso === undefined || old_iso !== undefined
+      ? null
+      : `Doctor ${doctor} awaits you; be here by ${time} on ${iso}. Remember the questionnaire if we asked for it.`,
+  'catalogue editor': ({ sku, count, brand }, wording) =>
+    wording.startsWith('{Published|I published}') && !wording.includes('Flagged')
+      ? `Shoppers can see ${sku} of ${brand} now, since it went live with ${count} attributes.`
+      : null,
 };
 
 describe('the agents that judge', () => {

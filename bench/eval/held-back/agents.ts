@@ -9,6 +9,8 @@ import { propertyManager } from './agents/property-manager.ts';
 import { stockPurchaser } from './agents/stock-purchaser.ts';
 import type { HeldBackAgent } from './held-back-agent.ts';
 import { calendarKeeper } from './studied/calendar-keeper.ts';
+import { catalogueEditor } from './studied/catalogue-editor.ts';
+import { clinicScheduler } from './studied/clinic-scheduler.ts';
 import { codeFixer } from './studied/code-fixer.ts';
 import { codeReviewer } from './studied/code-reviewer.ts';
 import { dataCleaner } from './studied/data-cleaner.ts';
@@ -51,6 +53,8 @@ export const HELD_BACK_AGENTS: readonly HeldBackAgent[] = [
   propertyManager,
   fleetDispatcher,
   loanServicer,
+  clinicScheduler,
+  catalogueEditor,
 ];
 
 /**
@@ -73,6 +77,8 @@ export const STUDIED_AGENTS: readonly HeldBackAgent[] = [
   codeReviewer,
   fleetDispatcher,
   loanServicer,
+  clinicScheduler,
+  catalogueEditor,
 ];
 
 /** Agents that judge the student. No rule of the student is tuned on them. */
