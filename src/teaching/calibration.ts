@@ -81,6 +81,8 @@ export interface Calibration {
   errors: number;
   /** Coverage and error for several targets. */
   curve: CurvePoint[];
+  /** The option `gathers` of {@link fitStudent} for the student that these thresholds belong to. */
+  gathers: ReadonlySet<string>;
 }
 
 /** The score above which one agent's steps are not covered, and the evidence for it. */
@@ -157,14 +159,58 @@ export function calibrateStudent(
 ): Calibration & { without(failed: ReadonlySet<string>): Calibration } {
   const target = options.target_error ?? 0.05;
   const folds = Math.max(2, Math.floor(options.folds ?? CALIBRATION_FOLDS));
-  const scored = scoreCrossFitted(steps, folds, options);
   const final = findFinalKinds(steps);
+  const rules = { ...options, final };
+  const { scored, gathers } = scoreBestWay(steps, folds, target, rules);
   const calibrate = (failed?: ReadonlySet<string>): Calibration => ({
-    ...calibrateScores(scored, target, { ...options, final, ...(failed === undefined ? {} : { failed }) }),
+    ...calibrateScores(scored, target, { ...rules, ...(failed === undefined ? {} : { failed }) }),
+    gathers,
     method: `cross-fitted bound by agent, form of answer and run, ${folds} folds`,
     runs: new Set(steps.map(({ run_id }) => run_id)).size,
   });
   return { ...calibrate(), without: calibrate };
+}
+
+/** If fewer of an agent's steps than this share would change, the agent is not fitted a second time. */
+const GATHERED_SHARE = 0.03;
+
+/**
+ * Scores all steps, and those of agents that look things up in varying order a second time, with students for which the
+ * order does not matter (`gatherLooks`). Of the two ways, an agent gets the one with which more of its steps would be
+ * served; without a difference, the first.
+ */
+function scoreBestWay(
+  steps: readonly LearnedStep[],
+  folds: number,
+  target: number,
+  options: CalibrationOptions & KindRules,
+): { scored: ScoredStep[]; gathers: ReadonlySet<string> } {
+  const gatherable = new Map<string, number>();
+  const scored = scoreCrossFitted(steps, folds, {
+    ...options,
+    onGatherable: (agent, count) => gatherable.set(agent, (gatherable.get(agent) ?? 0) + count),
+  });
+  const agents = nameAgents(steps);
+  const counts = new Map<string, number>();
+  for (const agent of agents.values()) counts.set(agent, (counts.get(agent) ?? 0) + 1);
+  // Each step is taught in all folds but one.
+  const varied = new Set(
+    [...gatherable].flatMap(([agent, count]) =>
+      count >= GATHERED_SHARE * (folds - 1) * (counts.get(agent) ?? 0) ? [agent] : [],
+    ),
+  );
+  if (varied.size === 0) return { scored, gathers: varied };
+  const again = scoreCrossFitted(
+    steps.filter((step) => varied.has(agents.get(step) ?? '')),
+    folds,
+    { ...options, gathers: varied, after_fold: () => {} },
+  );
+  const servedOf = (found: readonly ScoredStep[]): Map<string, number> =>
+    new Map(chooseAgentThresholds(found, target, options).map(({ agent, served }) => [agent, served]));
+  const [before, after] = [servedOf(scored), servedOf(again)];
+  const gathers = new Set([...varied].filter((agent) => (after.get(agent) ?? 0) > (before.get(agent) ?? 0)));
+  const isGathered = ({ agent = '' }: ScoredStep): boolean => gathers.has(agent);
+  return { scored: [...scored.filter((step) => !isGathered(step)), ...again.filter(isGathered)], gathers };
 }
 
 /** Key of a form of answers. It is the same for all agents into which a scope is divided. */
@@ -202,7 +248,7 @@ export function calibrateScores(
   scored: readonly ScoredStep[],
   target: number,
   rules: KindRules = {},
-): Omit<Calibration, 'method' | 'runs'> {
+): Omit<Calibration, 'method' | 'runs' | 'gathers'> {
   const summarize = (agents: readonly AgentCalibration[]) => ({
     threshold: agents.reduce((most, { threshold }) => Math.max(most, threshold), -1),
     served: agents.reduce((sum, { served }) => sum + served, 0),
@@ -446,7 +492,7 @@ export function scoreStep(student: Student, learned: LearnedStep, ofRun: readonl
     forms: proposal.forms,
     score: proposal.score,
     is_right:
-      student.agrees(step, proposal, answer.content) ||
+      student.agrees(step, proposal, answer.content, true) ||
       isShownByRest(proposal.answer.content, ofRun, ofRun.indexOf(learned)),
   };
 }

@@ -34,7 +34,7 @@ import { chanceOfMore } from '../student/model/exact-test.ts';
 import type { StepContext } from '../student/model/extraction.ts';
 import { canonicalText, hashString, isObject } from '../student/model/json-values.ts';
 import { STUDENT_CORE } from '../student/model/limits.ts';
-import { LOOKS, READS } from '../student/model/look-calls.ts';
+import { isLook, READS, type ReadTools } from '../student/model/look-calls.ts';
 import type { MarkColumn } from '../student/model/relevance.ts';
 import { spellAnswer } from '../student/model/spelled-answer.ts';
 import type { AnswerClass, AnswerExample } from './answer-synthesis.ts';
@@ -58,6 +58,8 @@ interface StageAnswers {
   later(step: number): ReadonlySet<string>;
   /** Tools whose calls no lookup follows. */
   final: ReadonlySet<string>;
+  /** Tools that only read according to their descriptions. */
+  reads: ReadTools;
 }
 
 /** The labels of the classes, the class of each step (−1: none), and what may differ between answers of a label. */
@@ -425,7 +427,9 @@ class Labelling {
 
   /** Whether a text reports what was done: it is part of a call, or follows a call that does more than look. */
   #isReport(place: string): boolean {
-    return place !== '' || this.#stage.stage.split(' ').some((name) => !isLookOrTask(name));
+    return (
+      place !== '' || this.#stage.stage.split(' ').some((name) => !isLookOrTask(name, this.#stage.reads))
+    );
   }
 
   #listAffirmed(place: string, steps: readonly number[]): Set<number> {
@@ -664,7 +668,7 @@ class Labelling {
         (block) => block.type === 'tool_call' && !own.has(canonicalCall(block)),
       );
       left += more.length;
-      return more.every((block) => block.type === 'tool_call' && LOOKS.test(block.name));
+      return more.every((block) => block.type === 'tool_call' && isLook(block.name, this.#stage.reads));
     });
     if (areLooks && (left > 0 || this.#isLook(main))) return true;
     if (this.#countRuns(ofOther) < PATH_RUNS) return false;
@@ -741,7 +745,7 @@ class Labelling {
 
   /** Whether the names of the group's tools show that they only look. In doubt, the answer is no. */
   #isLook(group: readonly number[]): boolean {
-    return this.#toolsOf(group).every((name) => LOOKS.test(name));
+    return this.#toolsOf(group).every((name) => isLook(name, this.#stage.reads));
   }
 
   /** Share of the steps whose run later makes all calls of a class of these groups. */
@@ -774,7 +778,11 @@ class Labelling {
     for (let i = 0; i < ofStep.length; i++) {
       if (ofStep[i]! >= 0) continue;
       for (const c of labels.keys()) {
-        const beside = looksBeside(callsOf(this.#fill(c, i) ?? []), this.#stage.examples[i]!.content);
+        const beside = looksBeside(
+          callsOf(this.#fill(c, i) ?? []),
+          this.#stage.examples[i]!.content,
+          this.#stage.reads,
+        );
         if (beside === null || this.#isFinal([c])) continue;
         const ofLabel = found.get(labels[c]!) ?? { steps: [], ofClass: [], tools: new Set() };
         found.set(labels[c]!, ofLabel);
@@ -902,21 +910,25 @@ class Labelling {
  * Lists the tools of the calls that an answer has besides `calls`.
  * @returns null if the answer lacks one of `calls`, if `calls` is empty, or if an additional call is not a lookup
  */
-function looksBeside(calls: readonly string[], content: readonly StudentBlock[]): string[] | null {
+function looksBeside(
+  calls: readonly string[],
+  content: readonly StudentBlock[],
+  reads: ReadTools,
+): string[] | null {
   const own = new Set(calls);
   const beside: string[] = [];
   for (const block of content) {
     if (block.type === 'text' || own.delete(canonicalCall(block))) continue;
-    if (!LOOKS.test(block.name)) return null;
+    if (!isLook(block.name, reads)) return null;
     beside.push(block.name);
   }
   return own.size > 0 || calls.length === 0 ? null : beside;
 }
 
 /** Whether this part of a stage means the user's words or the result of a lookup. */
-function isLookOrTask(name: string): boolean {
+function isLookOrTask(name: string, reads: ReadTools): boolean {
   const tool = name.replace(/[!×]+$/, '');
-  return tool === 'task' || tool === 'said' || LOOKS.test(tool) || READS.test(tool);
+  return tool === 'task' || tool === 'said' || isLook(tool, reads) || READS.test(tool);
 }
 
 /** The calls of an answer in the form in which runs are compared. */

@@ -7,7 +7,7 @@
 
 import { canonicalText } from '../student/model/json-values.ts';
 import type { LearnedStep } from '../student/model/learned-step.ts';
-import { LOOKS } from '../student/model/look-calls.ts';
+import { isLook } from '../student/model/look-calls.ts';
 
 /** Maximum share of a final tool's calls that a call of another tool follows. */
 const LOOKED_AFTER = 0.1;
@@ -31,8 +31,9 @@ export function findFinalTools(steps: readonly LearnedStep[]): Set<string> {
       if (run.slice(at + 1).some(looks)) count.followed++;
     }
   }
+  const reads = new Set(steps.at(-1)?.step.reads);
   const final = [...counts].filter(
-    ([name, { calls, followed }]) => !LOOKS.test(name) && followed <= LOOKED_AFTER * calls,
+    ([name, { calls, followed }]) => !isLook(name, reads) && followed <= LOOKED_AFTER * calls,
   );
   return new Set(final.map(([name]) => name));
 }

@@ -2,7 +2,7 @@
 
 import type { StudentBlock } from '../student/model/decision.ts';
 import { canonicalText } from '../student/model/json-values.ts';
-import { isLookCall, LOOKS, nameOfUse } from '../student/model/look-calls.ts';
+import { isLook, isLookCall, nameOfUse, type ReadTools } from '../student/model/look-calls.ts';
 import type { MarkColumn } from '../student/model/relevance.ts';
 import { isShell } from '../student/model/shell-commands.ts';
 import { MARK } from '../student/model/step-marks.ts';
@@ -13,9 +13,9 @@ export function canonicalCall(block: Extract<StudentBlock, { type: 'tool_call' }
 }
 
 /** What a call in canonical form uses to change something; null for a call that only looks. */
-function readChange(call: string): string | null {
+function readChange(call: string, reads: ReadTools): string | null {
   const [written = '""', name = ''] = /^"((?:[^"\\]|\\.)*)"/.exec(call) ?? [];
-  if (LOOKS.test(name)) return null;
+  if (isLook(name, reads)) return null;
   if (!isShell(name)) return name;
   const block = {
     type: 'tool_call',
@@ -33,13 +33,15 @@ function readChange(call: string): string | null {
 export function readLaterTools({
   examples,
   later,
+  reads,
 }: {
   examples: readonly unknown[];
   later(step: number): ReadonlySet<string>;
+  reads: ReadTools;
 }): MarkColumn[] {
   const columns = new Map<string, MarkColumn>();
   for (let i = 0; i < examples.length; i++)
-    for (const name of new Set([...later(i)].map(readChange))) {
+    for (const name of new Set([...later(i)].map((call) => readChange(call, reads)))) {
       if (name === null) continue;
       const column = columns.get(name) ?? {
         key: 0,

@@ -12,6 +12,7 @@ import { fillTemplate } from '../student/model/answer-template.ts';
 import type { StudentBlock } from '../student/model/decision.ts';
 import { differInLooks, type OtherLooks } from '../student/model/equivalence.ts';
 import { canonicalText } from '../student/model/json-values.ts';
+import { isLookCall, type ReadTools } from '../student/model/look-calls.ts';
 import type { MarkColumn } from '../student/model/relevance.ts';
 import type { AnswerClass, AnswerExample } from './answer-synthesis.ts';
 import { canonicalCall, readLaterTools } from './later-calls.ts';
@@ -29,6 +30,7 @@ interface LabelledSteps {
   columns: readonly MarkColumn[];
   later(step: number): ReadonlySet<string>;
   final: ReadonlySet<string>;
+  reads: ReadTools;
 }
 
 /**
@@ -76,6 +78,107 @@ export function assignOtherLooks(stage: LabelledSteps): OtherLooks[] {
     if (ofLabel.size > 0) looks.set(label, ofLabel);
   }
   return [...looks].map(([label, names]) => [label, [...names]]);
+}
+
+/**
+ * Assigns golden answers that only look something up to as few classes as possible, before the marks get their worth.
+ * Some agents look up the same things in another order in each run, or several at once, so that many classes of answers
+ * share the steps of one stage. A class is right at a step if the run makes its calls there or later. The class that is
+ * right at most steps comes first.
+ * @returns the tools of the lookups that differ, by label of the class
+ */
+export function gatherLooks(stage: Omit<LabelledSteps, 'situations'>): OtherLooks[] {
+  const { classes, labels, ofStep, final } = stage;
+  let open = listLookSteps(stage);
+  const candidates = [...classes.keys()].filter((c) => {
+    const { calls } = classes[c]!.template;
+    return calls.length > 0 && !calls.some(({ name }) => final.has(name));
+  });
+  const compared = new Map<number, Map<number, OtherStep | null>>();
+  const looks = new Map<number, Set<string>>();
+  while (open.length > 0) {
+    const best = candidates
+      .map((usual) => findGain(stage, usual, open, compared))
+      .reduce<Gain | null>((a, b) => (a === null || isBetter(b, a, classes) ? b : a), null);
+    if (best === null || best.others.length === 0) break;
+    const label = labels[best.usual]!;
+    const ofLabel = looks.get(label) ?? new Set();
+    looks.set(label, ofLabel);
+    for (const { step, usual, tools } of best.others) {
+      ofStep[step] = usual;
+      for (const name of tools) ofLabel.add(name);
+    }
+    open = open.filter((i) => ofStep[i]! < 0 || labels[ofStep[i]!] !== label);
+  }
+  return [...looks].map(([label, names]) => [label, [...names]]);
+}
+
+/** Counts the steps that {@link gatherLooks} would change, and changes none. */
+export function countGatherable(stage: Omit<LabelledSteps, 'situations'>): number {
+  const ofStep = stage.ofStep.slice();
+  gatherLooks({ ...stage, ofStep });
+  return ofStep.reduce((count, c, i) => count + (c === stage.ofStep[i] ? 0 : 1), 0);
+}
+
+/** The steps that a class would get. */
+interface Gain {
+  usual: number;
+  /** Number of steps with the class's label, and of those that it would get. */
+  steps: number;
+  others: OtherStep[];
+}
+
+function isBetter(a: Gain, b: Gain, classes: readonly AnswerClass[]): boolean {
+  if (a.others.length === 0 || b.others.length === 0) return a.others.length > b.others.length;
+  if (a.steps !== b.steps) return a.steps > b.steps;
+  return classes[a.usual]!.template.calls.length < classes[b.usual]!.template.calls.length;
+}
+
+/** Finds the steps at which a class is right, too. Steps with the same golden tools are accepted or refused together. */
+function findGain(
+  stage: Omit<LabelledSteps, 'situations'>,
+  usual: number,
+  open: readonly number[],
+  compared: Map<number, Map<number, OtherStep | null>>,
+): Gain {
+  const { ofStep, labels, examples } = stage;
+  const known = compared.get(usual) ?? new Map<number, OtherStep | null>();
+  compared.set(usual, known);
+  const own = open.filter((i) => ofStep[i]! >= 0 && labels[ofStep[i]!] === labels[usual]);
+  const rest = open.filter((i) => ofStep[i]! < 0 || labels[ofStep[i]!] !== labels[usual]);
+  const others: OtherStep[] = [];
+  for (const steps of Map.groupBy(rest, (i) =>
+    nameTools(examples[i]!.content as readonly StudentBlock[]),
+  ).values()) {
+    const found = steps.flatMap((step) => {
+      let other = known.get(step);
+      if (other === undefined) {
+        other = compareAt(stage, usual, step);
+        known.set(step, other);
+      }
+      return other ?? [];
+    });
+    const made = found.filter(({ is_made }) => is_made);
+    if (isLikely(made.length, found.length)) others.push(...made);
+  }
+  return { usual, steps: own.length + others.length, others };
+}
+
+/** The steps whose golden answers make lookups, and no other calls. */
+function listLookSteps({ examples, reads }: Omit<LabelledSteps, 'situations'>): number[] {
+  return [...examples.keys()].filter((i) => {
+    const calls = (examples[i]!.content as readonly StudentBlock[]).filter(
+      ({ type }) => type === 'tool_call',
+    );
+    return calls.length > 0 && calls.every((block) => block.type === 'tool_call' && isLookCall(block, reads));
+  });
+}
+
+function nameTools(content: readonly StudentBlock[]): string {
+  return content
+    .flatMap((block) => (block.type === 'tool_call' ? [block.name] : []))
+    .sort()
+    .join('\n');
 }
 
 function acceptOthers(
@@ -155,7 +258,7 @@ function findUsual(
 }
 
 function compareAt(
-  { classes, examples, later }: LabelledSteps,
+  { classes, examples, later, reads }: Pick<LabelledSteps, 'classes' | 'examples' | 'later' | 'reads'>,
   usual: number,
   step: number,
 ): OtherStep | null {
@@ -164,7 +267,7 @@ function compareAt(
   if (typeof filled === 'string') return null;
   const given = filled.value;
   const golden = content as readonly StudentBlock[];
-  const tools = differInLooks(given, golden);
+  const tools = differInLooks(given, golden, reads);
   if (tools === null) return null;
   const made = new Set([...callsOf(golden), ...later(step)]);
   const missing = given.filter((block) => block.type === 'tool_call' && !made.has(canonicalCall(block)));

@@ -6,12 +6,13 @@
  */
 
 import type { StudentBlock } from '../student/model/decision.ts';
-import { differInLooks } from '../student/model/equivalence.ts';
+import { differInLooks, makesSomeLooksOf } from '../student/model/equivalence.ts';
+import type { ReadTools } from '../student/model/look-calls.ts';
 import { canonicalCall } from './later-calls.ts';
 
 /** A step of the run; the answer is null if no student could give it. */
 interface RunStep {
-  step: { stage: string };
+  step: { stage: string; reads?: readonly string[] };
   answer: { content: readonly StudentBlock[] } | null;
 }
 
@@ -32,7 +33,8 @@ export function isShownByRest(given: readonly StudentBlock[], run: readonly RunS
   // A run repeats a call that gave nothing, so an answer that continues without its result is not shown to be right.
   const before = listCalls(run[at - 1]?.answer?.content ?? []);
   const isRepeated = listCalls(golden).some((call) => before.includes(call));
-  return !isRepeated && isMadeAnyway(given, golden, rest);
+  const reads = new Set(run[at]!.step.reads);
+  return !isRepeated && isMadeAnyway(given, golden, rest, reads);
 }
 
 /** Whether all golden calls failed, and the run then made the calls of this answer: it corrected a mistake. */
@@ -56,8 +58,10 @@ function isMadeAnyway(
   given: readonly StudentBlock[],
   golden: readonly StudentBlock[],
   rest: readonly RunStep[],
+  reads: ReadTools,
 ): boolean {
-  if (differInLooks(given, golden) === null) return false;
+  if (makesSomeLooksOf(golden, given, reads)) return true;
+  if (differInLooks(given, golden, reads) === null) return false;
   const made = new Set([golden, ...rest.map(({ answer }) => answer?.content ?? [])].flatMap(listCalls));
   return listCalls(given).every((call) => made.has(call));
 }

@@ -141,6 +141,7 @@ export async function calibrateService(
     limit: (calibration) => limitByService(fitted, collectEvidence(calibration, agreed.scored, said)),
     calibration: {
       ...agreed.calibration,
+      gathers: new Set<string>(),
       method: `bound by agent, kind of answer and run on answers of the service to ${list.length} steps of runs held out`,
       runs: asked.length,
     },

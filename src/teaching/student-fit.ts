@@ -10,6 +10,7 @@
 import { StepContext } from '../student/model/extraction.ts';
 import type { LearnedStep } from '../student/model/learned-step.ts';
 import { STUDENT_CORE } from '../student/model/limits.ts';
+import type { ReadTools } from '../student/model/look-calls.ts';
 import { learnNovelty } from '../student/model/novelty.ts';
 import { visitNumbers } from '../student/model/number-places.ts';
 import { keyOfRelation, learnRelations, RELATION_KIND } from '../student/model/number-relations.ts';
@@ -39,7 +40,7 @@ import { findFreeArguments } from './free-arguments.ts';
 import { findIdPlaces, nameOfPlace } from './id-places.ts';
 import { canonicalCall } from './later-calls.ts';
 import { type NumberColumn, readNumberColumns, splitNumbers } from './number-splits.ts';
-import { assignOtherLooks } from './other-looks.ts';
+import { assignOtherLooks, countGatherable, gatherLooks } from './other-looks.ts';
 import { learnTemplate } from './prompt-template-fit.ts';
 
 export interface FitOptions {
@@ -49,6 +50,10 @@ export interface FitOptions {
   seed?: number;
   /** Whether to keep stages whose answers no template explains, because a service may have the answers. */
   keeps_unexplained?: boolean;
+  /** Names of the agents whose lookups may come in any order (`gatherLooks`); default: none. */
+  gathers?: ReadonlySet<string>;
+  /** Called for each stage of another agent with the number of steps that `gatherLooks` would change. */
+  onGatherable?: (agent: string, steps: number) => void;
 }
 
 /** Minimum share that the system prompts of one agent have in common. */
@@ -102,13 +107,13 @@ export function* situateSteps(steps: readonly LearnedStep[]): Generator<Situated
 function* fitStages(
   taken: readonly LearnedStep[],
   supportMin: number,
-  { seed = 1, keeps_unexplained = false }: FitOptions,
+  { seed = 1, keeps_unexplained = false, gathers, onGatherable }: FitOptions,
 ): Generator<{ agent: StudentAgent; stage: string; ofStage: LearnedStep[]; found: FittedGroup }> {
   let groups = 0;
   for (const { scope, parts } of partByScope(taken)) {
     for (const [part, members] of parts.entries()) {
       const agent = learnAgent(scope, part, members);
-      const story = readStory(members);
+      const story = { ...readStory(members), gathers: gathers?.has(agent.name) === true };
       const stages = new Map<string, LearnedStep[]>();
       for (const member of members) {
         const list = stages.get(member.step.stage);
@@ -121,6 +126,7 @@ function* fitStages(
         const found = fitGroup(stage, ofStage, agent, supportMin, seed, keeps_unexplained, story);
         if (found === null) continue;
         groups++;
+        if (found.gatherable > 0) onGatherable?.(agent.name, found.gatherable);
         yield { agent, stage, ofStage, found };
       }
     }
@@ -132,6 +138,8 @@ interface FittedGroup {
   memory: StageMemory;
   targets: Uint16Array;
   situations: string[];
+  /** Number of steps that `gatherLooks` would change; 0 if it has changed them. */
+  gatherable: number;
 }
 
 function takeSteps(steps: readonly LearnedStep[]): LearnedStep[] {
@@ -247,6 +255,7 @@ function learnAgent(scope: string, part: number, members: readonly LearnedStep[]
     known,
     fixed,
     free: findFreeArguments(members),
+    reads: members.at(-1)?.step.reads,
     breaches,
     prompt: learnTemplate(
       members.map(({ run_id, step }) => ({ run_id, prompt: step.prompt ?? [], at_ms: step.at_ms ?? null })),
@@ -276,6 +285,10 @@ function fitGroup(
   const numbers = readNumberColumns(steps);
   const answered = classifyAnswers(steps, supportMin, agent, marks, numbers, story);
   const { classes, labels, paths, ofStep, wordings, looks } = answered;
+  const { final, reads, gathers } = story;
+  const stageOfLooks = { ...answered, columns: marks, final, reads };
+  const gathered = gathers ? gatherLooks(stageOfLooks) : [];
+  const gatherable = gathers ? 0 : countGatherable(stageOfLooks);
   const labelCount = Math.max(-1, ...labels) + 1;
   if (classes.length === 0 && !keepsUnexplained) return null;
   // Answers that no template explains get a separate label.
@@ -293,7 +306,7 @@ function fitGroup(
     dimensions.map((key) => byKey.get(key)!.has),
   );
   const names = situations.map((marks) => marks.join(' '));
-  const otherLooks = assignOtherLooks({ ...answered, situations: names, columns: marks, final: story.final });
+  const otherLooks = assignOtherLooks({ ...answered, situations: names, columns: marks, final, reads });
   const prototypes = makePrototypes(steps, ofStep, situations);
   const memory: StageMemory = {
     stage,
@@ -313,6 +326,7 @@ function fitGroup(
     wordings,
     looks,
     other_looks: otherLooks,
+    later_looks: gathered,
     dimensions,
     worth,
     splits: splits.filter(({ key }) => dimensions.includes(key)),
@@ -328,7 +342,7 @@ function fitGroup(
       decisive,
     ),
   };
-  return { memory, targets, situations: names };
+  return { memory, targets, situations: names, gatherable };
 }
 
 /** The classes of the steps' answers, their labels, and the class of each step. */
@@ -338,7 +352,7 @@ function classifyAnswers(
   { free = [] }: StudentAgent,
   columns: readonly MarkColumn[],
   numbers: readonly NumberColumn[],
-  { later, final }: AgentStory,
+  { later, final, reads }: AgentStory,
 ) {
   const examples: AnswerExample[] = steps.map(({ run_id, step, answer }) => ({
     run_id,
@@ -360,6 +374,7 @@ function classifyAnswers(
     columns,
     numbers,
     final,
+    reads,
     later: laterAt,
   });
   return { examples, classes, later: laterAt, ...found };
@@ -373,6 +388,10 @@ interface AgentStory {
   later: ReadonlyMap<LearnedStep, ReadonlySet<string>>;
   /** Tools whose calls no lookup follows. */
   final: ReadonlySet<string>;
+  /** Tools that only read according to their descriptions. */
+  reads: ReadTools;
+  /** Whether the agent's lookups may come in any order. */
+  gathers: boolean;
 }
 
 /** Number of steps at the beginning of a run whose later calls are remembered, up to the last of these steps. */
@@ -382,7 +401,7 @@ const STORY_STEPS = 60;
  * Reads which calls follow each step.
  * @param members the steps of one agent, with the steps of a run in order
  */
-function readStory(members: readonly LearnedStep[]): AgentStory {
+function readStory(members: readonly LearnedStep[]): Omit<AgentStory, 'gathers'> {
   const later = new Map<LearnedStep, ReadonlySet<string>>();
   const runs = new Map<string, LearnedStep[]>();
   for (const member of members) {
@@ -399,7 +418,7 @@ function readStory(members: readonly LearnedStep[]): AgentStory {
         if (block.type === 'tool_call') calls.add(canonicalCall(block));
     }
   }
-  return { later, final: findFinalTools(members) };
+  return { later, final: findFinalTools(members), reads: new Set(members.at(-1)?.step.reads) };
 }
 
 /** A mark with more worth than this makes its place decisive. */

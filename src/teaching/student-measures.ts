@@ -96,7 +96,8 @@ function judge(
   const step = run[at]!;
   if (!verdict.covered) return { served: false, wrong: false, kind: null, reason: verdict.reason };
   const agrees = (golden: StudentAnswer): boolean =>
-    (verdict.agrees?.(golden.content) ?? (verdict.answer !== null && answersAgree(golden, verdict.answer))) ||
+    (verdict.agrees?.(golden.content, true) ??
+      (verdict.answer !== null && answersAgree(golden, verdict.answer))) ||
     (verdict.answer !== null && isShownByRest(verdict.answer.content, run, at));
   const isRight = step.answer !== null && agrees(step.answer);
   const { answer, form, forms } = verdict;

@@ -236,7 +236,7 @@ async function teachItself(
   const calibration = calibrateStudent(learned, { ...rules, after_fold: work.finishUnit }).without(failed);
   return {
     ...found,
-    model: limitAgents(fitStudent(learned), calibration.agents),
+    model: limitAgents(fitStudent(learned, { gathers: calibration.gathers }), calibration.agents),
     measured_model: measured,
     calibration,
     learned,
@@ -261,7 +261,7 @@ async function measurePart(
   work.begin(`calibrating on ${countOf(teaching.length, 'run')}${of}`);
   const calibration = calibrateStudent(learned, { ...rules, after_fold: work.finishUnit });
   work.begin(`fitting ${countOf(learned.length, 'step')}${of}`);
-  const model = limitAgents(fitStudent(learned), calibration.agents);
+  const model = limitAgents(fitStudent(learned, { gathers: calibration.gathers }), calibration.agents);
   work.finishUnit();
   work.begin(`measuring on ${countOf(part.length, 'run')}${of}`);
   const student = new Student(model, rules.makeIndex);

@@ -75,3 +75,23 @@ describe('an answer that looks up something', () => {
     );
   });
 });
+
+describe('lookups with a tool that only reads according to its description', () => {
+  const run = (reads: string[]) => [
+    { step: { stage: 'task', reads }, answer: { content: [call('doctor_hours')] } },
+    { step: { stage: 'doctor_hours', reads }, answer: { content: [call('referral_rules')] } },
+  ];
+
+  it('may come in another order', () => {
+    expect(isShown([call('referral_rules')], run(['doctor_hours', 'referral_rules']), 0)).toBe(true);
+    expect(isShown([call('referral_rules')], run(['doctor_hours']), 0)).toBe(false);
+  });
+});
+
+describe('a lookup that the run makes together with a change', () => {
+  it('may come first, and the change may not', () => {
+    const together = [call('get_order'), call('refund')];
+    expect(isShownByRest([call('get_order')], together, [])).toBe(true);
+    expect(isShownByRest([call('refund')], [call('note'), call('refund')], [])).toBe(false);
+  });
+});

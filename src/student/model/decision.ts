@@ -83,8 +83,11 @@ export type StudentDecision =
       agent?: string;
     };
 
-/** Whether another answer to a step is equivalent to the student's. */
-export type JudgeAnswer = (other: readonly StudentBlock[]) => boolean;
+/**
+ * Whether another answer to a step is equivalent to the student's. `knowsRest`: the caller checks with the rest of the run
+ * whether lookups came in another order.
+ */
+export type JudgeAnswer = (other: readonly StudentBlock[], knowsRest?: boolean) => boolean;
 
 /**
  * What the caller asks for. `answer`: the student's answer. `coverage`: whether a service may be asked (kind `http`).

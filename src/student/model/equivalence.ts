@@ -26,7 +26,7 @@ import {
 } from './agreement.ts';
 import type { StudentBlock } from './decision.ts';
 import { canonicalText, hashString, isObject, isPrimitive, textOfPrimitive } from './json-values.ts';
-import { differInOptions, isLookCall, nameOfUse } from './look-calls.ts';
+import { differInOptions, isLookCall, NO_READ_TOOLS, nameOfUse, type ReadTools } from './look-calls.ts';
 import { isWiderLook } from './shell-commands.ts';
 import type { StepDigest } from './step.ts';
 
@@ -411,18 +411,33 @@ function isAmong(
 export function differInLooks(
   given: readonly StudentBlock[],
   other: readonly StudentBlock[],
+  reads: ReadTools = NO_READ_TOOLS,
 ): readonly string[] | null {
   const [own, others] = [callsIn(given), callsIn(other)];
   if (own.length === 0 || others.length === 0) return null;
   const missing = own.filter((call) => !isAmong(call, others));
   const added = others.filter((call) => !isAmong(call, own));
-  if (![...missing, ...added].every(isLookCall)) return null;
+  const isRead = (call: (typeof added)[number]): boolean => isLookCall(call, reads);
+  if (![...missing, ...added].every(isRead)) return null;
   // Other calls may depend on the order.
-  if (missing.length + added.length === 0) return own.every(isLookCall) ? [] : null;
+  if (missing.length + added.length === 0) return own.every(isRead) ? [] : null;
   const isOther = (call: (typeof added)[number]): boolean =>
     missing.every((each) => nameOfUse(each) !== nameOfUse(call) || isWiderLook(each, call));
   if (!added.every(isOther)) return null;
   return [...new Set([...missing, ...added].map(nameOfUse))];
+}
+
+/**
+ * Whether an answer makes some of the lookups that the other answer makes, and no other calls. Calls of one answer do
+ * not depend on each other, so the rest can follow.
+ */
+export function makesSomeLooksOf(
+  other: readonly StudentBlock[],
+  given: readonly StudentBlock[],
+  reads: ReadTools = NO_READ_TOOLS,
+): boolean {
+  const [own, others] = [callsIn(given), callsIn(other)];
+  return own.length > 0 && own.every((call) => isLookCall(call, reads) && isAmong(call, others));
 }
 
 /**
@@ -448,16 +463,19 @@ export class KnownWordings {
   readonly #known = new Map<string, KnownWording>();
   readonly #looks: ReadonlyMap<number, readonly string[]>;
   readonly #otherLooks: ReadonlyMap<number, readonly string[]>;
+  readonly reads: ReadTools;
 
   constructor(
     wordings: readonly Wording[],
     free: FreeArguments,
     looks: readonly LooksBeside[] = [],
     otherLooks: readonly OtherLooks[] = [],
+    reads: ReadTools = NO_READ_TOOLS,
   ) {
     this.#free = free;
     this.#looks = new Map(looks);
     this.#otherLooks = new Map(otherLooks);
+    this.reads = reads;
     for (const wording of wordings) {
       const { label, place, words, constants, grounded, style, situated, affirmed, optional } = wording;
       const own = new Set(words);
@@ -517,7 +535,7 @@ export class KnownWordings {
     const content = (blocks: readonly StudentBlock[]) => ({ content: blocks as StudentBlock[] });
     if (answersAgree(content(given), content(other))) return true;
     const otherLooks = this.#otherLooks.get(label) ?? [];
-    if (differInLooks(given, other)?.every((name) => otherLooks.includes(name))) return true;
+    if (differInLooks(given, other, this.reads)?.every((name) => otherLooks.includes(name))) return true;
     const looks = this.#looks.get(label) ?? [];
     const called = other.filter(
       (block) => block.type === 'text' || !looks.includes(block.name) || isAmong(block, given),

@@ -9,6 +9,7 @@
 
 import type { NormalRequest } from '../../domain/turn.ts';
 import { STUDENT_CORE } from './limits.ts';
+import { readsOnly } from './look-calls.ts';
 import type { PromptText } from './prompt-text.ts';
 import { fingerprintScope, type StepExtras } from './step-extras.ts';
 import { StepMarks } from './step-marks.ts';
@@ -45,6 +46,8 @@ export interface StepDigest {
   is_thinking: boolean;
   /** Names of the tools that may be called, at most 200; null: no tool may be called. */
   callable: string[] | null;
+  /** Names of these tools that only read according to their descriptions (`readsOnly`); absent: none. */
+  reads?: string[];
   /** Whether a tool must be called. */
   must_call: boolean;
   /** Maximum number of calls in one answer. */
@@ -76,6 +79,7 @@ export function digestStep(request: NormalRequest, extras: StepExtras, marks = n
       : choice !== null && choice.names.length > 0
         ? names.filter((name) => choice.names.includes(name))
         : names;
+  const reads = listReadTools(request, callable);
   return {
     scope,
     ...(extras.origin === '' ? {} : { origin: extras.origin.slice(0, ORIGIN_CHARACTERS) }),
@@ -87,6 +91,7 @@ export function digestStep(request: NormalRequest, extras: StepExtras, marks = n
     unsupported: findUnsupported(request, extras, reader),
     is_thinking: request.thinking?.mode === 'on',
     callable: callable === null || callable.length === 0 ? null : callable.slice(0, 200),
+    ...(reads.length === 0 ? {} : { reads }),
     must_call: choice?.mode === 'any' || choice?.mode === 'tool',
     calls_max: choice?.parallel === false ? 1 : STUDENT_CORE.answer_calls,
     max_output_tokens: request.max_output_tokens,
@@ -95,6 +100,17 @@ export function digestStep(request: NormalRequest, extras: StepExtras, marks = n
     marks: reader.marks.values,
     sources: reader.sources,
   };
+}
+
+/** The callable tools whose descriptions say that they only read. */
+function listReadTools({ tools }: NormalRequest, callable: readonly string[] | null): string[] {
+  if (callable === null) return [];
+  const names = new Set(callable.slice(0, 200));
+  return tools.flatMap((tool) =>
+    tool.kind === 'function' && names.has(tool.name) && readsOnly(tool.name, tool.description.slice(0, 400))
+      ? [tool.name]
+      : [],
+  );
 }
 
 function findUnsupported(request: NormalRequest, { unsupported }: StepExtras, reader: StepReader): string {

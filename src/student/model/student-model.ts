@@ -53,6 +53,8 @@ export interface StudentAgent {
   fixed?: number[];
   /** Arguments whose wording has no effect and may differ; absent in older models. */
   free?: FreeArguments;
+  /** Tools that only read according to their descriptions; absent: none. */
+  reads?: readonly string[] | undefined;
   /** API rules that golden requests broke without a refusal; absent in older models. */
   breaches?: string[];
   /** The common part of all golden prompts of the agent. A prompt that does not fit belongs to another agent. */
@@ -157,6 +159,11 @@ export interface StageMemory {
   looks?: LooksBeside[];
   /** Lookups in which golden answers differ from the answers of a label, by label; absent in older models. */
   other_looks?: OtherLooks[];
+  /**
+   * Lookups that golden runs made before or beside those of a label, which they made later; by label. Absent in older
+   * models.
+   */
+  later_looks?: OtherLooks[];
   /** The key of each dimension's mark, and its worth. The sum of `worth` is 1. */
   dimensions: number[];
   worth: number[];

@@ -21,7 +21,7 @@ import type {
   UncoveredReason,
   WantedDecision,
 } from './decision.ts';
-import { Ground, KnownWordings } from './equivalence.ts';
+import { differInLooks, Ground, KnownWordings, makesSomeLooksOf } from './equivalence.ts';
 import { StepContext } from './extraction.ts';
 import { STUDENT_CORE } from './limits.ts';
 import { NoveltyIndex } from './novelty.ts';
@@ -104,13 +104,21 @@ class ReadyStage {
   readonly wordings: KnownWordings;
   readonly #index: StudentIndex;
   readonly #dimensions = new Map<number, number>();
+  readonly #laterLooks: ReadonlyMap<number, readonly string[]>;
   readonly #tells: Map<number, number>;
   readonly #denials: Map<number, Set<number>>;
   readonly #roots: Float64Array;
 
   constructor(group: StageMemory, agent: StudentAgent, makeIndex: MakeStudentIndex) {
     this.group = group;
-    this.wordings = new KnownWordings(group.wordings ?? [], agent.free ?? [], group.looks, group.other_looks);
+    this.wordings = new KnownWordings(
+      group.wordings ?? [],
+      agent.free ?? [],
+      group.looks,
+      group.other_looks,
+      new Set(agent.reads),
+    );
+    this.#laterLooks = new Map(group.later_looks);
     this.novelty = new NoveltyIndex(group.novelty);
     this.#tells = new Map(group.tells ?? []);
     this.#denials = new Map((group.denials ?? []).map(([label, keys]) => [label, new Set(keys)]));
@@ -123,6 +131,15 @@ class ReadyStage {
       for (const d of marks) has[d] = 1;
       this.#index.add(id, this.#makeVector(has));
     }
+  }
+
+  /**
+   * Whether two answers differ only in lookups for which golden runs showed that the run makes those of the label later.
+   * Only the rest of a run can show whether this is so in that run.
+   */
+  mayDifferInOrder(label: number, given: readonly StudentBlock[], other: readonly StudentBlock[]): boolean {
+    const names = this.#laterLooks.get(label) ?? [];
+    return differInLooks(given, other, this.wordings.reads)?.every((name) => names.includes(name)) === true;
   }
 
   /** Whether a number is far from all golden numbers at its place, or has a sign that no golden number had. */
@@ -309,7 +326,9 @@ export class Student {
     const { content } = answer;
     // Audits keep the decision in memory, so it must not hold the prompt, which may be large.
     const { sources } = step;
-    const agrees: JudgeAnswer = (other) => areEquivalent(ready, { sources }, label, content, other);
+    const agrees: JudgeAnswer = (other, knowsRest = false) =>
+      areEquivalent(ready, { sources }, label, content, other) ||
+      (!knowsRest && ready?.mayDifferInOrder(label, content, other) === true);
     return { covered: true, answer, score, support, agent, form, forms, agrees };
   }
 
@@ -455,11 +474,18 @@ export class Student {
   /**
    * Whether another answer to a step is equivalent to the student's proposal (equivalence.ts): both answers say the
    * same, or golden runs use them interchangeably. False for a proposal without an answer.
+   * @param knowsRest whether the caller checks with the rest of the run whether lookups came in another order
    */
-  agrees(step: StepDigest, { answer, label, nearest }: Proposal, other: readonly StudentBlock[]): boolean {
+  agrees(
+    step: StepDigest,
+    { answer, label, nearest }: Proposal,
+    other: readonly StudentBlock[],
+    knowsRest = false,
+  ): boolean {
     if (answer === null) return false;
     const ready = nearest === null ? undefined : this.#stages.get(nearest.stage);
-    return areEquivalent(ready, step, label, answer.content, other);
+    if (areEquivalent(ready, step, label, answer.content, other)) return true;
+    return !knowsRest && ready?.mayDifferInOrder(label, answer.content, other) === true;
   }
 
   /**
@@ -621,7 +647,7 @@ function areEquivalent(
   otherAnswer: readonly StudentBlock[],
 ): boolean {
   const [given, other] = [spellAnswer(answer, step), spellAnswer(otherAnswer, step)];
-  if (contentsAgree(given, other)) return true;
+  if (contentsAgree(given, other) || makesSomeLooksOf(other, given, ready?.wordings.reads)) return true;
   if (ready === undefined || label < 0) return false;
   const { wordings, group } = ready;
   const held = new Ground(step);

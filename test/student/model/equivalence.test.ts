@@ -9,6 +9,7 @@ import {
   type FreeArguments,
   Ground,
   KnownWordings,
+  makesSomeLooksOf,
   type Wording,
 } from '../../../src/student/model/equivalence.ts';
 import { hashString } from '../../../src/student/model/json-values.ts';
@@ -270,6 +271,35 @@ describe('answers that differ only in lookups', () => {
     expect(differInLooks(textAnswer('Done.').content, answer(order))).toBe(null);
     const update = answer(['query_ledger', { sql: 'UPDATE orders SET total = 0' }]);
     expect(differInLooks(answer(order), update)).toBe(null);
+  });
+
+  it('may use tools that only read according to their descriptions', () => {
+    const hours: [string, Record<string, unknown>] = ['doctor_hours', { department: 'eyes' }];
+    expect(differInLooks(answer(order), answer(order, hours))).toBe(null);
+    expect(differInLooks(answer(order), answer(order, hours), new Set(['doctor_hours']))).toEqual([
+      'doctor_hours',
+    ]);
+  });
+});
+
+describe('an answer that makes some of the calls of another answer', () => {
+  const answer = (...names: string[]): StudentBlock[] =>
+    names.flatMap((name) => callAnswer(name, { id: 'ORD-7' }).content);
+
+  it('can continue with the other calls if its own ones only read', () => {
+    expect(makesSomeLooksOf(answer('get_order', 'refund'), answer('get_order'))).toBe(true);
+    expect(makesSomeLooksOf(answer('get_order', 'get_customer'), answer('get_customer'))).toBe(true);
+    expect(makesSomeLooksOf(answer('hours', 'refund'), answer('hours'), new Set(['hours']))).toBe(true);
+  });
+
+  it('is another answer if a call changes something, has other arguments, or is missing', () => {
+    expect(makesSomeLooksOf(answer('get_order', 'refund'), answer('refund'))).toBe(false);
+    expect(makesSomeLooksOf(answer('hours', 'refund'), answer('hours'))).toBe(false);
+    expect(makesSomeLooksOf(answer('get_order'), callAnswer('get_order', { id: 'ORD-8' }).content)).toBe(
+      false,
+    );
+    expect(makesSomeLooksOf(answer('get_order'), answer('get_order', 'get_customer'))).toBe(false);
+    expect(makesSomeLooksOf(answer('get_order'), textAnswer('Done.').content)).toBe(false);
   });
 });
 
