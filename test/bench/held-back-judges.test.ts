@@ -246,7 +246,7 @@ const SENTENCES: Readonly<Record<string, readonly Sentence[]>> = {
         name === 'book_appointment' && input.doctor === (doctor ?? other),
     },
     {
-      says: /no appointments before 10:00|nobody may be booked before 10:00/,
+      says: /no appointments before 10:00|no patient may be booked before 10:00/,
       forbids: ({ name, input }) => name === 'book_appointment' && String(input.time) < '10:00',
     },
     {

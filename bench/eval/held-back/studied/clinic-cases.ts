@@ -62,7 +62,7 @@ export interface Case {
   named: Visit;
   is_lost: boolean;
   slots: readonly Slot[];
-  /** Somebody takes this time before it can be booked. */
+  /** Another patient takes this time before it can be booked. */
   taken: Slot | null;
 }
 
@@ -263,7 +263,7 @@ export function drawCase(prng: Prng, rule: Rule | null): Case {
 
 const MESSAGES: Readonly<Record<Intent, readonly string[]>> = {
   book: [
-    '{Hello|Hi|Good morning}, <complaint>. {Can I get an appointment|Could somebody have a look}? <wish> {Thank you|Best regards}, <first>',
+    '{Hello|Hi|Good morning}, <complaint>. {Can I get an appointment|Could a doctor have a look}? <wish> {Thank you|Best regards}, <first>',
     '{Dear team|Dear clinic}, <complaint>{, so I would like to see someone|, and I would like to have that checked}. <wish>',
     'I need {an appointment|a slot}, {since|because} <complaint>. <wish>',
     '{Please book me in with|I would like an appointment in} <department>: <complaint>. <wish> {Thanks!|}',
@@ -278,7 +278,7 @@ const MESSAGES: Readonly<Record<Intent, readonly string[]>> = {
   ],
   cancel: [
     '{Hello|Hi}, please cancel my {appointment|visit} <which>. {I feel fine again|It is no longer needed}. {Thanks|Regards}, <first>',
-    'I {will not come|am not coming} to the appointment <which>{, sorry|}. {Please give it to somebody else|You can strike it out}.',
+    'I {will not come|am not coming} to the appointment <which>{, sorry|}. {Please give it to another patient|You can strike it out}.',
     '{Can you take me off the list|Please delete the appointment} <which>? {I found a doctor nearer to home.|I have to travel.|}',
     'The appointment <which> {can be dropped|is not necessary any more}. {Kind regards|Best}, <name>',
   ],

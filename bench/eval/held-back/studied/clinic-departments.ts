@@ -109,7 +109,7 @@ export const DEPARTMENTS: Readonly<Record<string, Department>> = {
     referral_days: null,
     needs_questionnaire: true,
     rules:
-      'Eyes: patients may come without a referral. Pupils are widened, so nobody should drive home. Without a questionnaire on file we send one out; the appointment does not wait for it.',
+      'Eyes: patients may come without a referral. Pupils are widened, so patients should not drive home. Without a questionnaire on file we send one out; the appointment does not wait for it.',
     complaints: [
       {
         says: 'letters {swim|blur} {when I read|in front of my eyes}',

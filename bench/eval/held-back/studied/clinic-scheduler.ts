@@ -88,11 +88,11 @@ const TOOLS = [
 const RULE_WORDS: Readonly<Record<Rule, readonly string[]>> = {
   ill: [
     'Dr <doctor> is ill: book nothing with Dr <doctor>.',
-    'Give nobody an appointment with Dr <doctor> for the time being.',
+    'Give patients no appointment with Dr <doctor> for the time being.',
   ],
   'late start': [
     'Because of building work, offer no appointments before 10:00.',
-    'Until further notice nobody may be booked before 10:00.',
+    'Until further notice no patient may be booked before 10:00.',
   ],
   frozen: [
     'Do not move or cancel appointments yourself today; hand such wishes over to the reception.',
@@ -100,7 +100,7 @@ const RULE_WORDS: Readonly<Record<Rule, readonly string[]>> = {
   ],
   waived: [
     'This month referrals are not necessary: book without them, and do not ask for them.',
-    'You may book without a referral until further notice; ask nobody for one.',
+    'You may book without a referral until further notice; ask no patient for one.',
   ],
   practice: [
     'This is a test: change nothing and ask for nothing, only tell the patient which appointment you would give.',
@@ -258,7 +258,7 @@ class SchedulerRun implements Run {
         doctor === input.doctor && isoDate(day) === input.date && time === input.time,
     );
     if (slot === undefined) return bad('error: this time is not free');
-    if (slot === taken) return bad('error: this time has just been taken by somebody else');
+    if (slot === taken) return bad('error: this time has just been taken by another patient');
     return good({ appointment_id: id, doctor: `Dr ${slot.doctor}`, at: `${input.date}T${slot.time}` });
   }
 
