@@ -49,10 +49,9 @@ const WORDS = 4_000;
 /** Surprise of a single new word at a place where golden runs almost never had a new word. */
 const SINGLE_WORD = 0.6;
 /**
- * New words are a surprise if their share exceeds the largest golden share by more than WORD_SLACK. The surprise grows
- * with the excess, and is complete at WORD_RANGE beyond it.
+ * New words are a surprise if their share exceeds the largest golden share. The surprise grows with the excess, and is
+ * complete at this excess.
  */
-const WORD_SLACK = 0.04;
 const WORD_RANGE = 0.25;
 /**
  * Names of months. At a place where golden runs had the name of a month, another month's name is not new. `May` is left
@@ -364,7 +363,7 @@ interface KnownWords {
 
 function measureNewWords(fresh: number, words: number, known: KnownWords | undefined): number {
   if (fresh === 0) return 0;
-  const above = fresh / Math.max(words, 8) - (known?.share ?? 0) - WORD_SLACK;
+  const above = fresh / Math.max(words, 8) - (known?.share ?? 0);
   return Math.max(known?.surprise ?? 0, Math.min(1, Math.max(0, above) / WORD_RANGE));
 }
 

@@ -168,23 +168,18 @@ class ReadyStage {
   }
 
   /**
-   * Counts what speaks against a label. A mark, sentence or comparison of the step counts once if it always occurred
-   * with another label in golden steps. A negation counts twice if it never occurred with this label.
+   * Whether something in the step speaks against a label: a mark, sentence or comparison that always occurred with
+   * another label in golden steps, or a negation that never occurred with this label.
    */
-  countContradictions(step: StepDigest, compared: readonly number[], label: number): number {
-    let count = 0;
+  isContradicted(step: StepDigest, compared: readonly number[], label: number): boolean {
     const denials = this.#denials.get(label);
-    for (let m = 0; m < step.marks.length && denials !== undefined; m += 3)
-      if (step.marks[m] === MARK.denial && !denials.has(keyOfMark(step.marks, m))) count += 2;
-    if (this.#tells.size === 0) return count;
-    const ask = (key: number): void => {
-      const onlyLabel = this.#tells.get(key);
-      if (onlyLabel !== undefined && onlyLabel !== label) count++;
-    };
-    for (let m = 0; m < step.marks.length; m += 3) ask(keyOfMark(step.marks, m));
-    for (const sentence of step.system) ask(keyOfSentence(sentence));
-    for (const key of compared) ask(key);
-    return count;
+    const tellsOther = (key: number): boolean => (this.#tells.get(key) ?? label) !== label;
+    for (let m = 0; m < step.marks.length; m += 3) {
+      const key = keyOfMark(step.marks, m);
+      if (step.marks[m] === MARK.denial && denials?.has(key) === false) return true;
+      if (tellsOther(key)) return true;
+    }
+    return step.system.some((sentence) => tellsOther(keyOfSentence(sentence))) || compared.some(tellsOther);
   }
 
   /**
@@ -243,23 +238,15 @@ class ReadyStage {
 const KERNEL = 0.04;
 /** Votes that are added against every answer, so that few agreeing runs leave a doubt. */
 const PRIOR = 0.5;
-/**
- * Minimum doubt if the nearest prototype has at least OPPOSED_RUNS runs and all of them gave another answer, whatever
- * the other neighbours say.
- */
-const OPPOSED = 0.6;
+/** The student declines if the nearest prototype has at least this many runs and all of them gave another answer. */
 const OPPOSED_RUNS = 2;
 /** The doubt for a distance is the distance times this factor, at most 1. */
 const DISTANCE_DOUBT = 2.5;
-/** Doubt if a number is far from the golden numbers at its place. */
-const STRANGE_NUMBER = 0.6;
 /**
  * A number without a learned slack is far if it is outside the golden range by more than this many times the range's
  * largest number or width. The factor is large because counters and prices grow.
  */
 const FAR = 4;
-/** Doubt for each contradiction that `countContradictions` counts, and the largest sum. */
-const CONTRADICTED = { each: 0.4, most: 0.8 } as const;
 
 interface ReadyAgent {
   agent: StudentAgent;
@@ -437,13 +424,10 @@ export class Student {
     const chosen = group.classes[filled.chosen]!;
     const refusal = findRefusal(step, content, chosen.output_tokens);
     if (refusal !== null) return none(refusal);
-    const against = ready.countContradictions(step, compared.keys, votes.label);
-    const agreement =
-      (votes.weight / (votes.all + PRIOR)) * (1 - Math.min(CONTRADICTED.most, CONTRADICTED.each * against));
-    const disagreement = Math.max(
-      1 - agreement,
-      isOpposed(closest.prototype, votes.label, group) ? OPPOSED : 0,
-    );
+    const isRefuted =
+      ready.isContradicted(step, compared.keys, votes.label) ||
+      isOpposed(closest.prototype, votes.label, group);
+    const disagreement = isRefuted ? 1 : 1 - votes.weight / (votes.all + PRIOR);
     const { distance, novelty } = measureStrangeness(found, closest.distance + between, step);
     const score = 1 - (1 - disagreement) * (1 - distance) * (1 - novelty) * (1 - slotDoubt);
     return {
@@ -600,7 +584,7 @@ const COMPARED_SHARE = 0.25;
 
 /**
  * Fills the templates of the classes with the most votes, and takes the first answer whose values come from the step. If
- * another class with enough votes gives other values, the answer's doubt rises.
+ * another class with enough votes gives other values, the answer's doubt is 1.
  * @returns the reason when no template gives an answer
  */
 function fillAnswer(
@@ -632,7 +616,7 @@ function fillAnswer(
       )
     ) {
       // Two templates agreed on golden steps, but disagree on this step.
-      answer.doubt = Math.max(answer.doubt, 0.5);
+      answer.doubt = 1;
     }
   }
   return answer ?? failed;
@@ -697,7 +681,7 @@ function measureStrangeness(
   const isStrange = compared.isStrange || ready.hasStrangeNumber(step);
   return {
     distance: Math.min(1, DISTANCE_DOUBT * apart),
-    novelty: Math.max(ready.novelty.measure(step.marks), isStrange ? STRANGE_NUMBER : 0),
+    novelty: isStrange ? 1 : ready.novelty.measure(step.marks),
   };
 }
 
