@@ -208,11 +208,23 @@ function readSaid(content: readonly TurnBlock[]): Said | null {
   return text.length + characters > ANSWER_CHARACTERS ? null : { text, calls };
 }
 
+/** The digests of messages. The turns of a run share the messages that they repeat. */
+const named = new WeakMap<TurnMessage, string>();
+
+function nameMessage(message: TurnMessage): string {
+  let name = named.get(message);
+  if (name === undefined) {
+    name = digestMessage(message);
+    named.set(message, name);
+  }
+  return name;
+}
+
 /**
  * Makes a digest of a message from its role, texts and media, the ids and names of its calls, and the ids of its
  * results.
  */
-function nameMessage({ role, content }: TurnMessage): string {
+function digestMessage({ role, content }: TurnMessage): string {
   let text = role === 'tool' ? 'user' : role;
   for (const block of content) {
     if (block.type === 'text') text += `\0${block.text}`;
