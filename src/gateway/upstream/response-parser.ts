@@ -255,9 +255,9 @@ function readStatus(bytes: Buffer, at: number): number {
 }
 
 /**
- * Reads how the body is delimited. Ambiguous framing is rejected: two lengths, a length together
- * with chunked coding, a transfer coding other than chunked (the gateway requests none: RFC 9112
- * section 7.4), or chunked twice.
+ * Reads how the body is delimited. The gateway rejects ambiguous framing: two lengths, two transfer codings, or a
+ * length together with a transfer coding. It also rejects a transfer coding other than chunked, because it requests
+ * none (RFC 9112 section 7.4).
  * @returns the value of Keep-Alive, or null
  */
 function readFraming(head: ResponseHead): string | null {
@@ -276,9 +276,8 @@ function readFraming(head: ResponseHead): string | null {
       if (!/^\d{1,15}$/.test(value)) throw badAnswer('a malformed Content-Length');
       head.content_length = Number(value);
     } else if (name === 'transfer-encoding') {
-      if (head.is_chunked || value.toLowerCase() !== 'chunked') {
-        throw badAnswer('a Transfer-Encoding other than chunked');
-      }
+      if (head.is_chunked) throw badAnswer('a repeated Transfer-Encoding');
+      if (value.toLowerCase() !== 'chunked') throw badAnswer('a Transfer-Encoding other than chunked');
       head.is_chunked = true;
     } else if (name === 'connection') {
       head.connection = head.connection === null ? value : `${head.connection},${value}`;

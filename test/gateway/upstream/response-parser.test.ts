@@ -369,6 +369,7 @@ const STRICTER = [
   'a malformed status line',
   'not an HTTP/1.1 answer',
   'a Transfer-Encoding other than chunked',
+  'a repeated Transfer-Encoding',
   'a malformed chunk extension',
   'a chunk size beyond all bounds',
   'a status below 100',
