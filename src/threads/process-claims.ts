@@ -96,7 +96,8 @@ function refuseOtherKind(isShared: boolean, dataDir: string, { main, runs }: Dat
   if (left.length === 0) return;
   const words =
     `DATA_DIR ${dataDir} has ${left.join(' and ')}, and AUTH_DB_URL names a database that boxes share: ` +
-    '"understudy move --to postgres" moves what is in it there; or set a new DATA_DIR';
+    '"understudy move --to postgres" moves the rows in DATA_DIR to that database; or set a new DATA_DIR to start ' +
+    'without them';
   throw Object.assign(new Error(words), { code: 'ESTORES' });
 }
 

@@ -284,7 +284,9 @@ it('a box has only a view, and does not start if its folder also has a database 
   const env = { DATA_DIR: dir, AUTH_DB_URL: boxes.address, AUTH_JWT_SECRET: SECRET };
   const { code, stderr } = await runHere(['serve', '--port', '0'], env);
   expect(code).toBe(1);
-  expect(stderr).toMatch(/has runs\.mdb, .*"understudy move --to postgres" moves what is in it/);
+  expect(stderr).toMatch(
+    /has runs\.mdb, .*"understudy move --to postgres" moves the rows in DATA_DIR to that database/,
+  );
   const backup = await runHere(['backup', '--out', join(dir, 'backup')], { DATA_DIR: a.dir });
   expect(backup).toMatchObject({ code: 1, stderr: expect.stringContaining('such as pg_dump') });
 });
