@@ -52,8 +52,16 @@ const COUNTERS = [
     name: 'held_takings_total',
     help: 'Takeovers that had to wait because another box had just taken over the run',
   },
-  { count: 'run_ticks', name: 'run_ticks_total', help: 'Statements that stored commits of runs' },
-  { count: 'run_commits', name: 'run_commits_total', help: 'Commits of runs in these statements' },
+  {
+    count: 'run_ticks',
+    name: 'run_ticks_total',
+    help: 'Round trips to the database that sent commits of runs and usage meters, or loaded runs and usage meters',
+  },
+  {
+    count: 'run_commits',
+    name: 'run_commits_total',
+    help: 'Commits of runs and usage meters that these round trips (run_ticks_total) sent, lost ones included',
+  },
   {
     count: 'live_losses',
     name: 'live_losses_total',

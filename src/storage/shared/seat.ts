@@ -27,8 +27,8 @@ const FIRST_COUNT = 8;
  *   take_overs     actors that this box took from others
  *   lost_commits   commits that were lost because another box took the actor
  *   held_takings   take-overs that had to wait for another box
- *   run_ticks      round trips for runs
- *   run_commits    actors' commits in these round trips
+ *   run_ticks      round trips to the database that stored commits of actors or took actors
+ *   run_commits    actors' commits in these round trips, lost ones included
  */
 const COUNTS = [
   'conflicts',
