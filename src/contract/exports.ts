@@ -33,11 +33,11 @@ export const CAPTURE_EXPORTS = {
     path: '/capture/export/runs',
     auth: 'operator',
     summary:
-      'The runs that match a query, as a file; `otlp`: their turns as OpenTelemetry spans, one request per line',
+      'The runs that match a query, as a file. With `format=otlp`, the file has their turns as OpenTelemetry spans',
     query: CAPTURES.listCapturedRuns.query.omit(whole).extend({
       format: literal([...FORMATS, 'otlp'])
         .default('csv')
-        .describe('`jsonl`: a line of JSON for each run; `otlp`: OTLP/JSON lines'),
+        .describe('`jsonl`: a line of JSON for each run; `otlp`: a line of JSON for each OTLP request'),
     }),
     replies: capturedReplies,
   }),
