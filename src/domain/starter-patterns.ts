@@ -37,7 +37,7 @@ export const STARTER_PATTERNS: readonly PatternDraft[] = [
     'infinite_loop',
     'The agent alternates between two states: it makes a change, sees a failure, undoes it, sees the first failure, and makes the change again.',
     ['flipping between two fixes, each of which breaks what the other repaired'],
-    'Write both failures down next to each other: they are two constraints that one solution must satisfy together. Look for the place where both come from (a shared function, a config, a caller) and change that instead of either end.',
+    'Write both failures down next to each other: they are two constraints that one solution must satisfy together. Look for the place where both come from (a shared function, a config, a caller) and make the change there.',
   ),
   lesson(
     'semantic_loop',
