@@ -108,7 +108,8 @@ export class CacheDoctor {
   }
 
   /**
-   * Examines the turns of a run; exchanges that are not answered turns of an upstream are skipped.
+   * Examines the turns of a run. Skips exchanges for which `examine` returns null, and those whose copy is not
+   * readable.
    * @param part the part of the source that contains the run
    */
   *examineRun(runId: string, part: ExchangeSource = this.#source): Generator<CacheLook> {
@@ -120,7 +121,8 @@ export class CacheDoctor {
 
   /**
    * Examines the next exchange. The exchanges of several runs may alternate.
-   * @returns null for an exchange that is not an answered turn of an upstream, or whose request is not readable
+   * @returns null for an exchange that is not a turn, that failed, that the student answered, or whose request is not
+   *   readable
    */
   examine({ record, follows }: ExaminedExchange): CacheLook | null {
     const before = follows === null ? undefined : (this.#turns.get(follows) ?? this.#seeAgain(follows));
@@ -242,8 +244,8 @@ export class CacheDoctor {
 }
 
 /**
- * Whether the provider cached nothing new for this turn, so that the next turn is compared with the turn before this
- * one.
+ * Whether the exchange is not examined: it is not a turn, it failed, or the student answered it. A turn that follows it
+ * is then compared with the turn before it.
  */
 function isPassedOver(record: ListedExchange): boolean {
   return record.kind !== 'turn' || record.served_by === 'student' || hasFailed(record);

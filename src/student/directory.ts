@@ -1,13 +1,14 @@
 /**
- * The directory of a student: `manifest.json`, and the files that it names, each named by its content's hash. `distill`
- * and `loop` write it, the gateway reads it. Any thread; processes may share a directory.
+ * The directory of a student: its versions, and what `distill` and operators store beside them. `distill` and `loop`
+ * write the versions, the gateway reads them. Any thread; processes may share a directory.
  *
  *   manifest.json          the version that serves (src/student/model/manifest.ts); written last, in one step
  *   manifest.v<N>.json     each version that is kept, the serving one included (STUDENT_VERSIONS)
- *   steps-<hash>.bin       a student's model, as msgpack compressed with zstd; if another model was measured, a second
- *                          file has it
+ *   steps-<hash>.bin       a model, as msgpack compressed with zstd, named by the hash of its content. If the figures
+ *                          were measured on a model other than the one that serves, that model has a second file
  *   patterns.jsonl         patterns of the golden runs, one JSON object per line; not part of the student
  *   orders.json            an operator's orders (src/student/orders.ts)
+ *   names.json             operators' names for agent variants (src/student/agent-names.ts)
  *
  * A reader sees either the complete old student or the complete new one, for three reasons: the content of a `steps`
  * file never changes, the manifest is renamed into place after these files are on the disk, and the files of kept

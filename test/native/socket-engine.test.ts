@@ -17,7 +17,7 @@ beforeEach(async () => {
   socket = connect(port, '127.0.0.1');
   await new Promise((resolve) => socket.once('connect', resolve));
   peer = await accepted;
-  // The socket may be gone before its data arrives.
+  // A test may close `socket` before `peer` has read everything. The error of `peer` must not fail the test.
   peer.on('error', () => undefined);
 });
 

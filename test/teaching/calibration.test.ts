@@ -159,7 +159,8 @@ describe('thresholds of kinds of answers', () => {
       ['note after look', null, 60],
       ['note after hold', 'too_wrong', 40],
     ]);
-    // Eleven runs would be enough if this were a whole kind without an error.
+    // A whole kind without an error needs only 11 runs. A form that is chosen because its kind has errors needs more,
+    // so 12 are too few.
     expect(at(of('look', 12, always), wrong)).toEqual([['note', 'too_wrong', 52]]);
     // Two errors do not show that they depend on the form, so other forms need their own evidence.
     const two = of('hold', 34, (i) => i > 1);

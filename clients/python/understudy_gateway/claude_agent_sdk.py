@@ -66,9 +66,10 @@ def understudy_hooks(run: Optional[WatchedRun] = None, own: Optional[Mapping[Any
 
     own: your own hooks, which still work. These hooks do not keep an agent from stopping.
     """
-    # The SDK calls hooks from the task that reads its client, so the run is the one around this call.
+    # The run is determined here, because the SDK calls hooks outside of the run's scope.
     watched = current_run() if run is None else run
-    # Connecting may take a client longer than the start of the run waits for the framework's name.
+    # The framework is named here, because `run_start` waits for the name only a short time, and the SDK's client may
+    # need longer to connect.
     with reading(_NAME):
         steps_around(watched, _FRAMEWORK)
 

@@ -183,8 +183,9 @@ function layOutTools(turns: readonly CapturedTurn[]): WaterfallRow[] {
 }
 
 /**
- * Makes the rows of sub-agents. A sub-agent is below the turn whose call started it, as far as its task shows that.
- * Otherwise it is below a turn whose tools were running when the sub-agent began, or below the last turn before it.
+ * Makes the rows of sub-agents. A sub-agent is placed below a turn whose tools were running when it began: the turn
+ * that called a tool with the sub-agent's task, otherwise the first such turn. If no tool was running, it is placed
+ * below the last turn that began before it, or below the first turn of the run.
  */
 function placeChildren(
   turns: readonly CapturedTurn[],
@@ -221,7 +222,10 @@ function placeChildren(
 
 const TELLING_CHARACTERS = 60;
 
-/** The name of the tool that the turn called with the first words of the sub-agent's task; null: no such tool. */
+/**
+ * The name of the tool that the turn called with the first TELLING_CHARACTERS of the sub-agent's task; null: there is
+ * no such call, or the task is unknown.
+ */
 function findStartingCall(turn: CapturedTurn, task: string | null): string | null {
   const words = plain(task ?? '').slice(0, TELLING_CHARACTERS);
   if (words === '') return null;

@@ -280,7 +280,7 @@ function cutVarying(
   return pieces;
 }
 
-/** If one of these headers varies, the requests of a form cannot share a result. */
+/** A cached head has the values of these headers, so it cannot be reused for requests in which one of them varies. */
 const READ_HEADERS = new Set(['content-type', 'content-encoding']);
 
 /** A text that JSON writes unchanged. */

@@ -64,10 +64,12 @@ export interface CarriedTurn {
   value: Buffer;
 }
 
-/** Blocks to store, and the ids and numbers that follow them. */
+/** Blocks to store, and what is stored with them. */
 interface BlocksToAppend {
   readonly blocks: readonly CutBlock[];
+  /** The id of the first exchange after these blocks. */
   readonly next_id: number;
+  /** The number of the first piece after these blocks. */
   readonly next_piece: number;
   /** The facts of the exchanges, in id order; empty if there was no time to read them. */
   readonly facts: readonly ExchangeFacts[];

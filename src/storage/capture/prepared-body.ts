@@ -21,7 +21,10 @@ export interface PreparedBody {
   /** Whether the received body contains the beginning of a placeholder. Its attachments then stay inside. */
   keeps_files: boolean;
   has_files: boolean;
-  /** Attachments of this body that its base did not have; empty once they are saved. */
+  /**
+   * Attachments that the search of this body found, without those of edits that were reused from an earlier body
+   * (`editBody`). Empty once they are saved.
+   */
   new_files: readonly FoundAttachment[];
 }
 
@@ -35,7 +38,7 @@ export function plainBody(raw: Buffer): PreparedBody {
 /**
  * Makes a body from the received bytes and the edits.
  * @param edits in order, without overlaps
- * @param files the edits that are new attachments
+ * @param files the attachments that become `new_files`
  */
 export function applyEdits(
   raw: Buffer,

@@ -19,7 +19,8 @@ const VALUE_WORDS = 8;
 /** A place whose values have more different forms is not the place of a value. */
 const VALUE_FORMS = 32;
 /**
- * Minimum number of different values that establish a kind. A smaller number of names may be a closed set of choices.
+ * Minimum number of different values that establish what a live value at their place must look like. Fewer different
+ * names may be a closed set of choices.
  */
 const VALUES_MIN = { plain: 2, names: 3 } as const;
 /** Largest share of values that may consist of everyday words alone. */
@@ -95,7 +96,7 @@ export function shareOfAlike(first: PromptText, second: PromptText): number {
   return (both + alike) / (all - alike);
 }
 
-/** Maximum number of sentences of two prompts that are compared word by word. */
+/** Maximum number of sentences of each of two prompts that are compared word by word. */
 const ALIKE_SENTENCES = 40;
 
 function sentencesOf(prompt: PromptText): Map<number, string> {
@@ -118,7 +119,7 @@ export function findCommon(sentences: readonly (readonly PromptToken[])[]): stri
 
 /** A pattern, or what separates the sentences. */
 interface CutPattern {
-  /** null: the values at some place show no kind. */
+  /** null: at some place, the values do not establish what a live value must look like. */
   parts: PatternPart[] | null;
   /** Whether some of the fixed parts are words. */
   hasWords: boolean;
@@ -155,7 +156,7 @@ export function cutPattern(
   return { parts: isClosed ? null : parts, hasWords, closed };
 }
 
-/** The words before, between and after the common words; null when the sentence lacks them. */
+/** The words before, between and after the common words; null when the sentence lacks some of the common words. */
 function cutRegions(common: readonly string[], tokens: readonly PromptToken[]): PromptToken[][] | null {
   let head = 0;
   while (head < common.length && common[head] === tokens[head]?.text) head++;
@@ -177,7 +178,11 @@ function cutRegions(common: readonly string[], tokens: readonly PromptToken[]): 
   return region === common.length - tail ? regions : null;
 }
 
-/** The kind of value that golden values show; null when they show none. */
+/**
+ * Derives from the golden values of a place what a live value there must look like. Returns null if they do not
+ * establish this: a value is empty, too long or prose, there are too few different values or too many forms, or too
+ * many values consist of everyday words.
+ */
 function inferSpan(values: readonly (readonly PromptToken[])[]): PromptSpan | null {
   if (values.some((value) => value.length === 0 || value.length > VALUE_WORDS)) return null;
   const hasNames = values.some((value) => value.some(({ form }) => 'NCMsl'.includes(form)));
