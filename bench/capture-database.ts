@@ -42,8 +42,8 @@ export interface MadeDatabase {
 const BATCH_BYTES = 8_000_000;
 const BATCH_EXCHANGES = 500;
 /**
- * Number of files of the database. Each file is packed and sealed before the next one is begun, as in a gateway that
- * runs for days.
+ * Maximum number of files of the database. Each file is packed and sealed before the next one is begun, as in a gateway
+ * that runs for days.
  */
 const FILES = 4;
 const TIDY_MS = 1_000;

@@ -1,6 +1,7 @@
 /**
- * An agent that measures the time of its steps and prints the figures as one line of JSON. `client.ts` starts it as
- * a separate process. Between steps it pauses for a millisecond, because real agents wait for a model.
+ * An agent that measures the time of its calls of `step` and prints the figures as one line of JSON. `client.ts` starts
+ * it as a separate process. Between steps the agent pauses for a millisecond, because real agents wait for a model.
+ * Only the burst at the end has no pauses.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { Understudy } from '../src/client/understudy.ts';

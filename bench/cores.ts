@@ -1,8 +1,7 @@
 /**
  * Measures how throughput grows with the number of cores: `npm run bench -- cores`. It loads the gateway (and nginx
  * with as many workers), steps and retrieval with 1, 2, 4, … server threads, each variant bound to as many cores, in
- * alternating rounds. The load runs on the other cores; if the target uses all cores, the load shares them. Own
- * process.
+ * alternating rounds. The load is not bound, so it may share the cores of the target. Own process.
  */
 import type { ChildProcess } from 'node:child_process';
 import { spawnSync } from 'node:child_process';
@@ -42,7 +41,7 @@ interface CoresPoint {
 interface CoresResult extends Provenance {
   suite: 'cores';
   points: CoresPoint[];
-  /** By number of server threads. */
+  /** One for each number of server threads in STARTED_THREADS. */
   starts: StartFigures[];
 }
 
@@ -117,7 +116,7 @@ export async function runCoresBench({ quick, save, say }: CoresBenchOptions): Pr
         picture,
         drawCurves(toCurves(points), {
           title: `${cores} cores, ${result.machine.cpu}, shared with the load`,
-          axis: 'server threads, each on its own core; requests per second as multiples of the figure with one thread',
+          axis: 'server threads, bound to as many cores; requests per second as multiples of the figure with one thread',
           reaches: Math.max(...points.map(({ threads }) => threads)),
         }),
       );

@@ -1,12 +1,12 @@
 /**
- * Measures what a round of `distill` over a large capture database costs: `node bench/distill.ts [--runs N] [--dir D]
- * [--save]`. It runs the command twice, as a user would; the second round uses the cache of the first. If D contains no
- * database, the bench makes one there (capture-database.ts). If D was not given, it uses a temporary folder, which it
- * removes at the end. Own process.
+ * Measures what a round of teaching over a large capture database costs: `node bench/distill.ts [--runs N] [--dir D]
+ * [--save]`. The bench runs `loop --once` twice, as a user would; the second round uses the cache of the first. If D
+ * contains no database, the bench makes one there (capture-database.ts). If D was not given, the bench uses a temporary
+ * folder, which it removes at the end. Own process.
  *
- * It reads the memory of the command's processes every 50 ms: the private memory, and the sum of the resident memory.
- * Resident memory includes mapped pages of the database, which the system reclaims when other processes need memory.
- * The bench also measures `inspect`, and a page of runs as the dashboard requests it.
+ * The bench reads the memory of the command's processes every 50 ms: the sum of their private memory, and the sum of
+ * their resident memory. Resident memory includes mapped pages of the database, which the system reclaims when other
+ * processes need memory. The bench also measures `inspect`.
  */
 import { spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
@@ -32,7 +32,7 @@ interface Cost {
   seconds: number;
   cpu_seconds: number;
   status: number | null;
-  /** Largest sum over all processes at one time. */
+  /** Largest sums over all processes at one time, of the resident and of the private memory. */
   resident_mb: number;
   own_mb: number;
 }
@@ -88,7 +88,7 @@ function sizeOf(dir: string): number {
 
 const describe = ({ seconds, cpu_seconds, status, resident_mb, own_mb }: Cost): string =>
   `exit ${status}, ${seconds.toFixed(1)} s (${cpu_seconds.toFixed(1)} s of processor time); ` +
-  `resident ${Math.round(resident_mb)} MB at most, ${Math.round(own_mb)} MB of them its own`;
+  `at most ${Math.round(resident_mb)} MB resident and ${Math.round(own_mb)} MB private`;
 
 const { values } = parseArgs({
   options: {

@@ -140,7 +140,7 @@ const WORDS =
     ' ',
   );
 
-/** Makes a finding of about forty words; each is different. */
+/** Makes a finding of about forty words; each finding is different. */
 function describe(n: number): string {
   let seed = Math.imul(n + 1, 0x9e3779b1) >>> 0;
   const words = Array.from({ length: 40 }, () => {
@@ -164,7 +164,7 @@ async function measureIdle(
   const startedMs = performance.now();
   await readers.open(product.port, count, 'idle');
   const opened_per_s = (count * 1_000) / (performance.now() - startedMs);
-  // Measures the cost of two rounds of heartbeats, and whether memory grows meanwhile.
+  // The processor time of the second round of heartbeats is measured, because the first round may have begun.
   await readers.beats(count);
   const cpuBefore = readCpuUs(product.pid);
   await readers.beats(count);

@@ -59,7 +59,7 @@ function medianRatio(
   );
 }
 
-/** Describes each thread's share of the gateway's processor time per request, largest first. */
+/** Lists the six threads of the target that used most processor time per request, the largest first. */
 function describeThreads(cell: ThroughputCell, target: TargetName): string {
   const sums = new Map<string, number>();
   let answered = 0;
@@ -390,7 +390,8 @@ function judge(result: GatewayResult): Verdict[] {
     const p99 = takeMedian(samples.map((sample) => sample.lateMs.p99));
     add('512 streams: no frame lost', `${lost} lost`, lost === 0);
     const direct = takeMedian(cell.rounds.map((round) => round.direct?.lateMs.p99 ?? Number.NaN));
-    // The figure without a proxy is shown for comparison, because frames can be late on a busy machine even then.
+    // The figure without a proxy is shown for comparison, because on a busy machine frames are late even without a
+    // proxy.
     const found = `${p99.toFixed(1)} ms (direct ${fixed(1)(direct)})`;
     add('512 streams: p99 late by at most 20 ms', found, p99 <= GOALS.maxLateP99Ms);
   }

@@ -44,7 +44,10 @@ export interface GatewayPlan {
   connections: number[];
   rounds: number;
   seconds: number;
-  /** Duration for targets on Node, whose code is compiled while it runs. Other targets get a tenth of it. */
+  /**
+   * Duration for targets on Node, whose code is compiled while it runs. `direct` and `nginx` get a tenth of it, except
+   * in the phases `websocket` and `proxy`.
+   */
   warmUpSeconds: number;
   /** Requests of the latency probe to each target, by body size. */
   probeRequests: Record<number, number>;
@@ -55,7 +58,9 @@ export interface GatewayPlan {
 
 /** One load on one target. */
 export interface LoadSample extends ThroughputResult {
-  /** Processor time of the target until its queue was empty again, in microseconds per answered request. */
+  /**
+   * Processor time of the target until its queue was empty again, in microseconds: in all, and per answered request.
+   */
   cpuUs: number;
   cpuUsPerRequest: number;
   /** Processor time by thread, with keys "pid/tid name". */
@@ -107,7 +112,7 @@ interface CaptureTotals {
   /** Disk blocks of all files under the data directory, in total and per exchange. */
   diskBytes: number;
   diskBytesPerExchange: number;
-  /** Size of each exchange's two bodies with gzip; NaN if the group mixes workloads. */
+  /** Size of each exchange's two bodies with gzip; NaN if this was not measured for the group. */
   gzipBytesPerExchange: number;
   peakRssBytes: Partial<Record<TargetName, number>>;
   /** Whether the gateway without capture counted captured exchanges, which would be an error. */

@@ -2,8 +2,10 @@
  * `npm run bench -- gateway`: measures what the gateway costs, compared with the same gateway without capture, a
  * node:http proxy, nginx and no proxy, on one machine. Own process; load, upstream and targets are separate processes.
  *
- * It measures the targets in rounds (A B C D A B C D …) and shows the median of the rounds. Ratios compare figures of
- * the same round, because a machine that is slow for a while then affects both.
+ * It measures most loads in rounds over the targets (A B C D A B C D …) and shows the median of the rounds. Ratios
+ * compare figures of the same round, because a machine that is slow for a while then affects both. Single requests go
+ * to the targets in short alternating blocks (load-latency.ts), and stalled readers wait at all targets at once
+ * (stall.ts).
  */
 import type { ChildProcess } from 'node:child_process';
 import { spawnSync } from 'node:child_process';
@@ -53,7 +55,7 @@ const STREAM_FRAMES = 64;
 const STALL_MEGABYTES = 200;
 const SETTLE_LIMIT_MS = 20_000;
 /**
- * A target is idle if it uses at most REST_CPU_US of processor time in REST_MS. Processor time is counted in steps of
+ * A gateway rests if it uses at most REST_CPU_US of processor time in REST_MS. Processor time is counted in steps of
  * 10 ms.
  */
 const REST_CPU_US = 20_000;
@@ -97,7 +99,10 @@ async function fetchStats(target: Target): Promise<GatewayStats> {
   return JSON.parse((await askServer(target, '/__gw/stats')).body) as GatewayStats;
 }
 
-/** Waits until a target is idle after a load. The gateway is idle when all captured exchanges have been written. */
+/**
+ * Waits after a load, until a gateway has written all captured exchanges or SETTLE_LIMIT_MS have passed. Other targets
+ * only get a short pause.
+ */
 async function settle(target: Target): Promise<{ backlog: number; settleS: number }> {
   await delay(20);
   if (target.dataDir === null) return { backlog: 0, settleS: 0 };
@@ -116,7 +121,10 @@ async function settle(target: Target): Promise<{ backlog: number; settleS: numbe
   return { backlog, settleS: (performance.now() - from) / 1000 };
 }
 
-/** Waits until a gateway has completed its deferred work, which packs the stored exchanges. */
+/**
+ * Waits until a gateway rests because it has completed its deferred work, which packs the stored exchanges, or until
+ * SETTLE_LIMIT_MS have passed.
+ */
 async function rest({ pid, dataDir }: Target): Promise<void> {
   if (pid === null || dataDir === null) return;
   const from = performance.now();
@@ -595,7 +603,9 @@ function withoutThreads(result: GatewayResult): GatewayResult {
   ) as GatewayResult;
 }
 
-/** Runs the plan and prints its report. Resolves with whether every goal was met. Rejects if a target fails to start. */
+/**
+ * Runs the plan and prints its report. Resolves with whether every goal was met. Rejects if a target fails to start.
+ */
 export async function runGatewayBench(options: GatewayBenchOptions): Promise<boolean> {
   const startedAt = performance.now();
   const nginx = findNginx();

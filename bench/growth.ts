@@ -3,8 +3,8 @@
  * exchanges with the code of the capture process, and monitored runs in the form of the run actor. For each size it
  * measures bytes on the disk, processor time of writing, the time and processor time in which a started service reads
  * its backlog, the memory of the service, and for each list the p99 and the processor time of a request. It reports the
- * figures that are larger at the largest size than at the smallest. Bytes, writing and reading are divided by the
- * number of exchanges or runs. Own process.
+ * figures that grow (GROWS_TIMES), except those that other work of the machine changes. Bytes, writing and reading are
+ * divided by the number of exchanges or runs. Own process.
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -42,7 +42,7 @@ export interface GrowthPoint {
   count: number;
   disk_bytes_per_1000: number;
   write_cpu_ms_per_1000: number;
-  /** Time from the start of the service until it has read its backlog. */
+  /** Time from when the service listens until it has read its backlog and is idle (IDLE). */
   backlog_ms_per_1000: number;
   read_cpu_ms_per_1000: number;
   anon_bytes: number;
@@ -306,7 +306,7 @@ function keep(result: Provenance & { suite: 'growth' } & GrowthReport): void {
         .sort((a, b) => b.points.at(-1)![1] - a.points.at(-1)![1])
         .slice(0, CURVES),
       {
-        title: `Figures that grow with the history: the ${CURVES} steepest`,
+        title: `The ${CURVES} figures that grow most with the history`,
         axis: 'captured exchanges or monitored runs; figures as multiples of those at the smallest size',
         reaches: 2,
       },

@@ -23,7 +23,10 @@ export const LABEL_FULL: LabelOptions = { requests: 100_000, rounds: 7 };
 export const LABEL_QUICK: LabelOptions = { requests: 20_000, rounds: 3 };
 
 interface LabelReport {
-  /** Each figure is that of the best round, because interruptions make rounds slower. */
+  /**
+   * Each figure is the time that the shim adds. It is the difference of two best rounds, one with the shim and one
+   * without, because interruptions make rounds slower.
+   */
   fetch_us: number;
   /** A request of `fetch` or undici outside of a scope. */
   fetch_unscoped_us: number;
@@ -121,7 +124,7 @@ class Sink extends Duplex {
 const agent = { addRequest() {}, protocol: 'http:', defaultPort: 80 } as unknown as http.Agent;
 const socket = new Sink();
 
-/** Makes a request of node:http up to the head that it writes. It never gets a connection. */
+/** Makes a request of node:http, which writes its head into the sink. */
 function writeHead(): void {
   const request = new http.ClientRequest({
     host: '127.0.0.1',

@@ -106,7 +106,7 @@ async function measureContended({ takes, rounds }: LimitsOptions): Promise<numbe
   return best;
 }
 
-/** Replaces the actor that assigns slots. It assigns them in the order of requests. */
+/** Stands in for the actor that assigns slots, and assigns them in the order of requests. */
 function slotsInOrder(table: RateTable): Asker {
   let next = 0;
   return {

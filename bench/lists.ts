@@ -1,8 +1,8 @@
 /**
  * Measures lists of a million runs: `npm run bench -- lists`. It measures every page from the newest to the oldest,
- * from the request to the last byte; pages of the usual size at several depths; and pages with filters that match few
- * runs. The rows are written straight into the database in the run actor's form. The product runs as a user starts it,
- * and the pages are read over HTTP on one kept connection. Own process.
+ * from the request to the last byte; pages of the usual size at several depths; and pages with filters that many runs,
+ * few runs or no run match. The rows are written straight into the database in the run actor's form. The product runs
+ * as a user starts it, and the pages are read over HTTP on one kept connection. Own process.
  */
 import { mkdtempSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -35,7 +35,7 @@ interface PageTimes {
   pages: number;
   runs: number;
   page_us: Quantiles;
-  /** The median time of a page in each tenth of the list. */
+  /** The median time of a page in each tenth of these pages. */
   tenths_p50_us: number[];
 }
 
@@ -76,8 +76,8 @@ export async function runListsBench({ quick, save, say }: ListsBenchOptions): Pr
       lists.push(await reader.walk(query, pages));
     }
     reader.close();
-    // The goal applies to the median of each tenth of the list, so half of the pages at every depth meet it. The p99
-    // would also include other work of the machine.
+    // The goal applies to the median of each tenth of a query's pages, so half of the pages of each tenth meet the
+    // goal. The p99 would also include other work of the machine.
     const goals = {
       pages: lists.every(({ tenths_p50_us }) => tenths_p50_us.every((us) => us <= PAGE_MS_MAX * 1_000)),
     };

@@ -15,7 +15,7 @@ export interface ThroughputJob {
 }
 
 export interface ThroughputResult {
-  /** Answers with status 200, and other answers. */
+  /** Answers with status 200; and all other requests, with another answer or without one. */
   answered: number;
   failed: number;
   /** From the first request to the last answer. */

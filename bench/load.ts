@@ -1,7 +1,7 @@
 /**
- * The process that generates the load, so that the load does not share a process with what is measured.
- * bench/gateway.ts forks it. It gets one job at a time as a message, answers with the figures, and exits when its
- * parent exits.
+ * The process that generates the load of several suites, so that the load does not share a process with what is
+ * measured. The suite forks this process, which gets one job at a time as a message, answers with the figures, and
+ * exits when its parent exits.
  */
 import { type LatencyJob, type LatencyResult, measureLatency } from './load-latency.ts';
 import { type MessagesJob, type MessagesResult, measureMessages } from './load-messages.ts';

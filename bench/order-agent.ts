@@ -228,7 +228,7 @@ export function fitOrderStudent(): StudentModel {
   return fitted;
 }
 
-/** Publishes a student of the agent, with the default manifest except for `over`. */
+/** Publishes a student of the agent, with the manifest of `makeDraft` except for the coverage and `over`. */
 export async function publishOrderStudent(
   directory: string,
   over: Partial<StudentManifestDraft> = {},

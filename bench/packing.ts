@@ -21,7 +21,10 @@ const TURN_BYTES = 900;
 const REPLY_BYTES = 1_024;
 /** Exchanges a second; null: as many as possible. */
 const PACES = [380, null];
-/** A version that does not report waiting work is at rest if its files stay unchanged for this long. */
+/**
+ * A gateway is at rest if, for this long, its files change by at most 1 % and it reports no waiting work. Some versions
+ * never report waiting work.
+ */
 const REST_MS = 4_000;
 const REST_MAX_MS = 30_000;
 

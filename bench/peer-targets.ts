@@ -1,4 +1,7 @@
-/** Starts the other proxies for `npm run bench -- peers` that are installed. Runs in the bench's own process. */
+/**
+ * Starts the gateway and the other proxies that `npm run bench -- peers` compares, if they are installed. Runs in the
+ * bench's own process.
+ */
 import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, openSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -24,7 +27,7 @@ export interface Peer {
  * that nothing else uses.
  */
 const PORTKEY = join(import.meta.dirname, '../node_modules/.peers/node_modules/@portkey-ai/gateway');
-/** How to install missing peers. */
+/** How to install the peers that come from npm or PyPI. */
 export const INSTALL: Partial<Record<PeerName, string>> = {
   portkey:
     'npm install --prefix node_modules/.peers --no-package-lock --ignore-scripts @portkey-ai/gateway@1.15.2',
@@ -32,16 +35,16 @@ export const INSTALL: Partial<Record<PeerName, string>> = {
   litellm: "in another virtual environment of Python: pip install 'litellm[proxy]'; its bin in PATH",
 };
 
-/** Reads the first line of the command's version output; null if it is not installed. */
+/** Reads the first line of the command's version output; null if the command is not installed. */
 function findVersion(command: string, flag: string): string | null {
   const found = spawnSync(command, [flag], { encoding: 'utf8' });
   return found.error === undefined ? (found.stdout.split('\n', 1)[0] ?? '') : null;
 }
 
 /**
- * Starts the peer in front of the upstream. Every peer uses one core and has the same task: it forwards, keeps
- * connections and writes no log.
- * @returns null if it is not installed
+ * Starts the peer in front of the upstream. Every peer has one worker or one server thread, and the same task: it
+ * forwards, keeps connections and writes no log of requests. Only mitmproxy and `gateway` store the traffic.
+ * @returns null if the peer is not installed
  */
 export async function startPeer(name: PeerName, upstreamPort: number, dir: string): Promise<Peer | null> {
   if (name === 'haproxy' || name === 'mitmproxy') {

@@ -2,7 +2,7 @@
  * Compares the gateway, with capture and without, with other proxies: `npm run bench -- peers`. The other proxies are
  * nginx, HAProxy, mitmproxy (which writes its flows), the Portkey gateway and LiteLLM's proxy, if they are installed.
  * All get the same requests over 32 connections, in alternating rounds: growing conversations of up to 600 KB, then
- * bodies of 4 KB. Each proxy has one thread or worker. Own process.
+ * bodies of 4 KB. Each proxy has one worker or one server thread. Own process.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -22,7 +22,7 @@ interface PeersBenchOptions {
   say: (what: string) => void;
 }
 
-/** Medians of the rounds. */
+/** Medians of the rounds, and the memory after the last round. */
 interface PeerFigures {
   name: PeerName;
   version: string;
@@ -99,7 +99,7 @@ export async function runPeersBench({ quick, save, say }: PeersBenchOptions): Pr
   }
 }
 
-/** Measures one workload in rounds, one peer after the other. Peers whose answers are not 200 are omitted. */
+/** Measures one workload in rounds, one peer after the other. Peers that fail a request of the warm-up are omitted. */
 async function measurePeers(
   peers: readonly Peer[],
   workload: Workload,
@@ -136,7 +136,7 @@ async function measurePeers(
 
 function print({ peers, conversations, machine }: PeersResult, last: PeersResult | null): void {
   console.log(
-    `${machine.cpu}, ${machine.cores} cores, load ${machine.load_average[0]!.toFixed(1)}; each with one thread`,
+    `${machine.cpu}, ${machine.cores} cores, load ${machine.load_average[0]!.toFixed(1)}; each with one worker or server thread`,
   );
   printTable('growing conversations of up to 600 KB', conversations, last?.conversations);
   printTable('bodies of 4 KB', peers, last?.peers);

@@ -29,7 +29,7 @@ const UNPRIVILEGED = 65_534;
 const PASSWORD = 'bench-only';
 const READ_TRIES = 10;
 
-/** Counters of the server since its start, and the size of its data. */
+/** Counters since the server's data was created, and the size of one database. */
 export interface DatabaseCounts {
   /** Number of statements with which boxes committed runs, or rows that all boxes follow. */
   commits: number;
@@ -45,7 +45,7 @@ export class BenchPostgres {
   #server: ChildProcess | null = null;
 
   static async start(): Promise<BenchPostgres> {
-    // The unprivileged user must have access to this folder, so it is not in the suite's folder.
+    // The unprivileged user must have access to this folder, so the folder is not inside that of the suite.
     const folder = mkdtempSync(join(tmpdir(), 'bench-postgres-'));
     const server = new BenchPostgres(folder, await findFreePort());
     server.#initialize();

@@ -1,4 +1,6 @@
-/** Starts the product as a separate process (`understudy serve`), for suites that measure it. Own process. */
+/**
+ * Starts the product as a separate process (by default `understudy serve`), for suites that measure it. Own process.
+ */
 import { spawn } from 'node:child_process';
 import { openSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -22,7 +24,7 @@ export interface Product {
  * @param env added to the necessary variables
  * @param cores number of cores to which the process is bound, starting with the first; not bound if absent
  * @param checkout the checkout whose product is started; null: this checkout
- * @param command the command that starts it; by default the API alone
+ * @param command the command that starts the product; by default the API alone
  * @throws Error with the product's log if the product does not start
  */
 export async function startProduct(

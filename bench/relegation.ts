@@ -58,7 +58,10 @@ interface RelegationCell {
   bytes: number;
   /** From the request's first byte to the answer's last, microseconds. */
   ways: Record<Way, Quantiles>;
-  /** Number of steps that were not served in the intended way. The figures do not include them. */
+  /**
+   * Number of steps that were not served in the intended way, also during the warm-up. The times of `ways` do not
+   * include these steps.
+   */
   astray: number;
 }
 
@@ -143,7 +146,7 @@ async function publishStudents(
   }));
   const fitted = fitStudent(runs);
   await publishOrderStudent(directory, {}, fitted);
-  // The model may give any answer that golden steps have.
+  // The model may give an answer of any kind that golden steps have.
   const kinds = new Set(runs.map(({ answer }) => kindOfAnswer(answer.content)));
   const stages = [...new Set(runs.map(({ step }) => step.stage))];
   const evidence = { kinds: [...kinds].map((kind): [string, number] => [kind, 1]), stages, said: [] };

@@ -53,8 +53,8 @@ const RESULTS = join(import.meta.dirname, 'results');
 const LINE_WIDTH = 120;
 
 /**
- * Formats a result as JSON. Short values are on one line, so that the file is short and its diff readable. Numbers keep
- * six digits. NaN, which means that a figure was not measured, becomes null.
+ * Formats a result as JSON. Short values are on one line, so that the file is short and its diff readable. Numbers that
+ * are not integers keep six digits. NaN, which means that a figure was not measured, becomes null.
  */
 export function formatResult(result: object): string {
   const rounded = JSON.stringify(result, (_key, value: unknown) =>

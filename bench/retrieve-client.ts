@@ -64,8 +64,8 @@ const ATTEMPTS =
   );
 
 /**
- * Makes situations from parts, each situation with its own name. Also makes tasks that resemble the task of a
- * situation.
+ * Makes situations from parts, each situation with a name that is drawn at random. Also makes tasks that resemble the
+ * task of a situation.
  */
 export class Situations {
   readonly #seed: number;

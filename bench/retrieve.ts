@@ -142,7 +142,8 @@ async function measureSize(
   const linkedMs = performance.now();
   say(`${size} patterns: retrieval`);
   const client = new RetrieveClient(product.port);
-  // No text is sent twice, not even one from an earlier size, because the product caches the vectors of recent texts.
+  // Before `again`, no text is sent twice, not even one from an earlier size, because the product caches the vectors of
+  // recent texts.
   let asked = 10 * size;
   const task = () => texts.task(asked++);
   await client.repeat(200, CONNECTIONS, new Samples(), task);

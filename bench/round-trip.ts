@@ -1,6 +1,7 @@
 /**
- * A relay between an agent and the service that adds a given round-trip time: it delays the bytes of each direction by half
- * of it, and keeps their order. For suites that measure what distance costs. Own process.
+ * A relay between an agent and the service that adds a given round-trip time. The relay delays the bytes of each
+ * direction by half of this time, and keeps their order. For suites that measure what distance costs. In the process of
+ * a suite.
  */
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';

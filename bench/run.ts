@@ -1,6 +1,6 @@
 /**
- * Runs benches: `npm run bench -- SUITE … [options]`. Each suite starts and stops the processes that it measures,
- * prints a report, and stores the figures of a full run in bench/results. See bench/README.md. Own process.
+ * Runs benches: `npm run bench -- SUITE … [options]`. Each suite starts and stops the processes that it needs, prints a
+ * report, and stores the figures of a full run in bench/results. See bench/README.md. Own process.
  */
 import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -14,15 +14,15 @@ const USAGE = `npm run bench -- SUITE … [options]
   gateway            the gateway, compared with itself without capture, node:http, nginx and no proxy
   storage            bytes that a captured exchange takes, compared with gzip
   packing            bytes on the disk under a load that never pauses, compared with those at rest
-  cores              gateway, nginx, steps and retrieval with 1, 2, 4, … threads, each on its own core; needs taskset
+  cores              gateway, nginx, steps and retrieval with 1, 2, 4, … threads, bound to as many cores; needs taskset
   scale              steps, rows and retrieval: 1 and 2 API boxes over one PostgreSQL, and one box with its own database
   outage             the gateway while the API's shared database is unreachable, and while it is reachable
-  start              processor time, memory and idle time of 1, 4 and 16 server threads
+  start              1, 4 and 16 server threads: processor time of the start, memory, idle processor time
   peers              600 KB and 4 KB through the gateway and through the other proxies that are installed
   steps              scoring a step, compared with a bare JSON echo; long runs; many runs
   retrieve           retrieval from 1,000 to 100,000 patterns, recall compared with the exact index, restart
   findings           findings and live stream: latencies, idle readers, deliveries
-  lists              pages of a million runs, at every depth, and with filters that match few runs
+  lists              pages of a million runs, at every depth and with filters
   growth             bytes, processor time, backlog and p99 of each list, and which of them grow with the history
   soak               20 minutes of mixed traffic at half speed, while the lists are requested every 8 s
   search             full-text search over 100,000 captured runs, and the cost of its index
@@ -31,7 +31,7 @@ const USAGE = `npm run bench -- SUITE … [options]
   relegation         what the student adds to a step, whether it covers the step or not
   label              what the labelling shim adds to a request
 
-  --quick            coarse figures in under a minute, without node-http; nothing is written
+  --quick            coarse figures in less time (gateway: under a minute, without node-http); needs --save to write
   --only A,B         of gateway: ${GATEWAY_PHASES.join(', ')}
   --targets A,B      of gateway: ${TARGET_NAMES.join(', ')}
   --connections N,M  of gateway: instead of 1,32,256
@@ -48,9 +48,8 @@ const USAGE = `npm run bench -- SUITE … [options]
   --strict           exit with 1 if a goal is missed`;
 
 /**
- * Maximum time of a run without the minutes of `--minutes`, and of one with a suite of LONG_SUITES. A run that takes
- * longer is stopped, with all processes
- * that it started.
+ * Maximum time of a run; `--minutes` adds its minutes. For a full run with a suite of LONG_SUITES, the maximum is
+ * LONG_RUN_LIMIT_MS. A run that takes longer is stopped, with all processes that it started.
  */
 const RUN_LIMIT_MS = 25 * 60_000;
 /** Suites that make large databases first, some gigabytes of captures at full size. */

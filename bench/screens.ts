@@ -1,10 +1,10 @@
 /**
  * Measures how long the dashboard's screens take with a large capture database: `node bench/screens.ts --data D
  * [--times N]`. D is the folder of a `capture.mdb` (bench/capture-database.ts makes one). The product is started over
- * it as a user does. Lists are requested over HTTP on one kept connection. Screens are opened in the system's Chromium,
- * each in a new page of one signed-in session, and measured from the navigation to the frame after the first rows. The
- * list of runs is stored beside the captures; remove `capture.mdb.runs` to measure the first reading. Writes nothing to
- * `bench/results`. Own process.
+ * this folder, as a user starts it. Lists are requested over HTTP on one kept connection. Screens are opened in the
+ * system's Chromium, each in a new page of one signed-in session, and measured from the navigation to the frame after
+ * the first rows. The list of runs is stored beside the captures; remove `capture.mdb.runs` to measure the first
+ * reading. Writes nothing to `bench/results`. Own process.
  */
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';

@@ -27,9 +27,9 @@ interface SearchBenchOptions {
 
 interface SearchTimes {
   query: string;
-  /** Number of runs that have all words. */
+  /** Number of runs that match the query. */
   runs: number;
-  /** The first search of the process, including everything that it reads. */
+  /** Time of the first search with this query, until its page has arrived. */
   first_us: number;
   /** Time until the exchanges and runs are found. */
   find_us: Quantiles;
@@ -46,7 +46,7 @@ interface IndexFigures {
   cpu_us_per_exchange: number;
 }
 
-/** Maximum time of a search for a word in 100,000 runs. */
+/** Maximum median time until the exchanges and runs of a query are found in 100,000 runs. */
 const WORD_MS_MAX = 100;
 /** Maximum size of the index, as a share of the capture files' bytes. */
 const INDEX_SHARE_MAX = 0.1;

@@ -35,8 +35,8 @@ const LOADS: readonly Workload[] = [{ kind: 'plain', bytes: 4_096 }, { kind: 'co
 const SHARE = 0.5;
 
 /**
- * A figure has grown if the second half exceeds the first half by more than FLAT_TIMES, and also by more than the
- * figure's amount. Memory has grown if it exceeds the first half by more than FLAT_MEMORY_TIMES.
+ * A figure has grown if its value in the second half is more than FLAT_TIMES times the value in the first half, and
+ * also larger by more than FLAT_LIST_MS or FLAT_BACKLOG. For memory, more than FLAT_MEMORY_TIMES times is enough.
  */
 const FLAT_TIMES = 1.5;
 const FLAT_LIST_MS = 50;
@@ -69,7 +69,7 @@ interface SoakReport {
   halves: [HalfFigures, HalfFigures];
   /** Number of checks in which a list was refused. */
   refused: number;
-  /** Figures that grew, and refusals; empty if the service passed. */
+  /** Failed requests, refused lists, dropped exchanges and figures that grew; empty if the service passed. */
   faults: string[];
 }
 

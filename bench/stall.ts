@@ -18,7 +18,7 @@ export interface StallResult {
   growthBytes: number;
   /** Highest growth during the stall of resident memory without mapped files. */
   anonGrowthBytes: number;
-  /** The bytes that arrived after the reader continued, and whether they were complete and right. */
+  /** The bytes of the body that arrived in all, and whether they were complete and right. */
   receivedBytes: number;
   intact: boolean;
   /** Growth of the resident memory while the client reads the rest, in bytes. */

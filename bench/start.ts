@@ -16,7 +16,7 @@ export interface StartFigures {
   threads: number;
   /** Time until the service listens. */
   start_ms: number;
-  /** Processor time of the whole process tree until it is idle. */
+  /** Processor time of the whole process tree, with the work that follows the start (at most half of `idleMs`). */
   start_cpu_ms: number;
   anon_bytes: number;
   /** Share of one core when idle. */
@@ -108,7 +108,7 @@ export async function measureStart(
   const product = await startProduct(dir, env, undefined, checkout);
   const start_ms = performance.now() - startedMs;
   try {
-    // First waits until the work that the start began is done.
+    // The work that the start began gets time to end, so that it is not counted as idle time.
     await delay(idleMs / 2);
     const start_cpu_us = readCpuUs(product.pid);
     await delay(idleMs);

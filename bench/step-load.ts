@@ -1,6 +1,7 @@
 /**
- * The process that logs steps, so that the load does not share a process with what is measured. bench/steps.ts forks
- * it. It gets one job at a time as a message, answers with the figures, and exits when its parent exits.
+ * The process that logs steps for several suites, so that the load does not share a process with what is measured. The
+ * suite forks this process, which gets one job at a time as a message, answers with the figures, and exits when its
+ * parent exits.
  *
  * It uses raw keep-alive sockets, with one request at a time on each. Every step has a new body of about the size that
  * the steps of public agents have (median 530 characters of text).
@@ -13,7 +14,7 @@ export interface StepJob {
   /** Short blocks of requests go to one target after the other, so that the machine's other work affects all alike. */
   targets: { name: string; port: number; key: string }[];
   connections: number;
-  /** Steps of each connection to each target. */
+  /** Requests of each connection to each target. */
   requests: number;
   /** `start`: each request starts a run; `steps`: each logs a step. */
   what: 'start' | 'steps';
@@ -35,7 +36,7 @@ export interface StepJob {
   starts_own?: boolean;
   /** step_index of the first step; number of the first run that is started. */
   first_index: number;
-  /** Requests to one target before the next target's turn. */
+  /** Requests of each connection to one target before the next target's turn. */
   block: number;
 }
 
@@ -44,9 +45,9 @@ export interface StepResult {
   targets: Record<
     string,
     {
-      /** Microseconds from write to last byte, in the order of sending (of all connections together). */
+      /** Microseconds from write to last byte, of all connections together. */
       latency_us: Quantiles;
-      /** The medians of ten consecutive parts, microseconds. */
+      /** The medians of ten consecutive parts in the order of the answers, microseconds. */
       parts_us: number[];
       per_s: number;
       failures: number;
@@ -197,7 +198,7 @@ async function runJob(job: StepJob): Promise<StepResult> {
   return { targets };
 }
 
-/** Summarizes the latencies of a round. @param latencies_us in the order of sending */
+/** Summarizes the latencies of a round. @param latencies_us in the order of the answers */
 function summarizeLatencies(
   latencies_us: readonly number[],
   busyMs: number,

@@ -227,7 +227,7 @@ function stepsJob(product: Product, prefix: string, requests: number, connection
   };
 }
 
-/** Logs one step in each run. */
+/** Logs at least one step in each run. */
 async function sweepRuns(
   ask: (job: StepJob) => Promise<StepResult>,
   product: Product,
@@ -349,7 +349,7 @@ function print(figures: {
   console.log(`along a run, p50 by tenth ${curve.map((value) => value.toFixed(0)).join(' ')} µs`);
   for (const { runs, p50_us, per_s, anon_bytes, rss_bytes, disk_bytes } of live) {
     console.log(
-      `${String(runs).padStart(7)} live runs         p50 ${us(p50_us)} at 8 connections, ${per_s.toFixed(0)}/s; memory +${mb(rss_bytes)} (${mb(anon_bytes)} without the database's map), disk ${mb(disk_bytes)}`,
+      `${String(runs).padStart(7)} live runs         p50 ${us(p50_us)} at ${Math.min(CONNECTIONS, runs)} connection${runs === 1 ? '' : 's'}, ${per_s.toFixed(0)}/s; memory +${mb(rss_bytes)} (${mb(anon_bytes)} without the database's map), disk ${mb(disk_bytes)}`,
     );
   }
   console.log(

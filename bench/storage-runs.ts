@@ -1,7 +1,7 @@
 /**
  * Makes agent runs for the storage bench: Messages-style requests whose conversation grows turn by turn, streamed
- * answers, the headers that a provider and an SDK send. The text is new in every run. A seeded generator draws it from
- * a vocabulary, so that gzip compresses it about as well as real agent traffic. Pure.
+ * answers, the headers that a provider and an SDK send. The text, except for `shared_bytes`, is new in every run. A
+ * seeded generator draws it from a vocabulary, so that gzip compresses it about as well as real agent traffic. Pure.
  */
 import type { CapturedExchange } from '../src/domain/exchange.ts';
 

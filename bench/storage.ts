@@ -181,7 +181,7 @@ async function measureCpu(
   }
 }
 
-/** Batches of plain exchanges: headers of a real SDK, a request of `bytes`, a response of `answer_bytes`. */
+/** Makes batches of exchanges like the template, with the bodies and the runs that `make` returns. */
 function makeBatches(
   template: CapturedExchange,
   count: number,

@@ -6,9 +6,11 @@ import { connect, type Socket } from 'node:net';
 
 export type ReadersJob =
   | { do: 'open'; port: number; key: string; readers: number; org_id: string }
-  /** Answers when every reader has received this many events since the last such job. */
+  /** Answers `ready` at once, and answers again when every reader has received this many events since then. */
   | { do: 'hear'; events: number }
-  /** Answers when all readers together have received this many comments since the last such job. */
+  /**
+   * Answers `ready` at once, and answers again when all readers together have received this many comments since then.
+   */
   | { do: 'beats'; comments: number }
   | { do: 'close' };
 

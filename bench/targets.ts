@@ -207,7 +207,7 @@ export function findNginx(): string | null {
 
 /**
  * Writes nginx's configuration for the gateway's task: pass bytes on as they arrive, keep connections, write no log.
- * bench/README.md gives the reason for each line.
+ * bench/README.md gives the reasons for the worker, the buffers, the kept connections and the missing log.
  */
 function makeNginxConfig(
   port: number,

@@ -1,6 +1,6 @@
 /**
  * The provider of the bench. It uses uWebSockets.js, which is so fast that the bench measures only the targets. Own
- * process: bench/gateway.ts forks it, with the files of a certificate and its key if it should use TLS. It sends
+ * process: a suite forks it, with the files of a certificate and its key if the upstream should use TLS. It sends
  * `{port}` when it listens, and ends with its parent.
  *
  *   POST any?reply=BYTES   reads the body, answers a Messages JSON body of exactly BYTES bytes, fresh each time

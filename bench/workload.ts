@@ -2,9 +2,10 @@
  * Makes the bodies of the bench: JSON of a given size, fresh for each request, with little processor time. Runs in the
  * upstream process and in the load processes; pure except for its counters.
  *
- * Repeated bodies would make capture look cheaper than it is. So each body has a serial number, 384 bytes that do not
- * compress, and a window of prose that moves with the number. The prose is made of invented words whose frequencies
- * follow Zipf's law, so that it compresses about as natural text does.
+ * Repeated bodies would make capture look cheaper than it is. So each answer and each plain request has a serial
+ * number, 384 bytes that hardly compress, and a window of prose that moves with the number. Each turn of a conversation
+ * adds such bytes and such a window. The prose is made of invented words whose frequencies follow Zipf's law, so that
+ * it compresses about as natural text does.
  */
 
 /** Makes a small fast generator (xorshift32). It is seeded, so that two runs send the same bytes. */
@@ -152,7 +153,9 @@ function requestHead(path: string, host: string, contentLength: number, extra: s
 export type Workload =
   /** `bytes`: size of the answer, and average size of a request's body. `headers`: more headers, each with its CRLF. */
   | { kind: 'plain'; bytes: number; headers?: string }
-  /** Each request is longer than the previous one. `bytes`: size of the last turn's request; by default 110 KB. */
+  /**
+   * Each request of a run is longer than the previous one. `bytes`: size of the last turn's request; by default 110 KB.
+   */
   | { kind: 'conversation'; bytes?: number; headers?: string };
 
 /** Gives the bytes of a connection's next request, head included; valid until the next call. */
@@ -189,7 +192,10 @@ export function makePlainRequests(bytes: number, host: string, headers = ''): Re
   };
 }
 
-/** Turns of a conversation, and how it grows: from about 60 KB to about 110 KB, as a coding agent's context does. */
+/**
+ * Turns of a conversation, and how it grows by default: from about 60 KB to about 110 KB, as a coding agent's context
+ * does.
+ */
 export const CONVERSATION_TURNS = 20;
 const TURN_BYTES = 2560;
 const CONVERSATION_BYTES = 110 * 1024;

@@ -8,7 +8,10 @@ import type { Act, AgentFamily, Fields, LoggedCall } from './agent-family.ts';
 /** Changes an agent. @returns null if the change does not apply to this agent */
 export type AgentChange = (family: AgentFamily) => AgentFamily | null;
 
-/** True for every third run; the same run always gets the same result. */
+/**
+ * Whether a tool result of the run has the hold code H2, which about every third input gets. This depends only on the
+ * inputs of the calls, so the same run always gets the same result.
+ */
 const isFlagged = (log: readonly LoggedCall[]): boolean => log.some(({ json }) => json?.hold_code === 'H2');
 
 export const AGENT_CHANGES: Readonly<Record<string, AgentChange>> = {
@@ -28,7 +31,7 @@ export const AGENT_CHANGES: Readonly<Record<string, AgentChange>> = {
     if (move === undefined) return null;
     return { ...family, act: (world, log, random) => family.act(move(world as Fields), log, random) };
   },
-  'a tool result gains a field that every third answer uses': (family) => ({
+  'tool results gain a code on which the last answer depends': (family) => ({
     ...family,
     call: (world, name, input) => {
       const result = family.call(world, name, input);

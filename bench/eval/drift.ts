@@ -24,7 +24,7 @@ type Change = Partial<Record<(typeof KINDS)[number], number>>;
 const CHANGES: Readonly<Record<string, Change>> = {
   'an answer changes: the first call is another one': { find: 1 },
   'the wording of the last answer changes': { text: 1 },
-  'a tool result gains a field that every third answer uses': { check: 0.33 },
+  'a tool result gains a field: a third of one decision falls the other way': { check: 0.33 },
   'a threshold moves: a fifth of one decision falls the other way': { check: 0.2 },
   'everything changes': { find: 1, read: 1, check: 1, write: 1, text: 1 },
 };
