@@ -45,12 +45,12 @@ const COUNTERS = [
   {
     count: 'lost_commits',
     name: 'lost_commits_total',
-    help: 'Commits of runs that were not stored because another box had taken over the run; their requests are repeated',
+    help: 'Commits of runs and usage meters that were not stored because another box had taken over the run or meter; their requests are repeated',
   },
   {
     count: 'held_takings',
     name: 'held_takings_total',
-    help: 'Takeovers that had to wait because another box had just taken over the run',
+    help: 'Takeovers that had to wait because another box had just taken over the run or usage meter',
   },
   {
     count: 'run_ticks',
