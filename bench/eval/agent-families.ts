@@ -105,7 +105,7 @@ class AgentRun {
     };
   }
 
-  /** Continues the run with an answer: the client runs the tools that it calls. */
+  /** Continues the run with an answer: the client runs the tools that the answer calls. */
   takeAnswer(answer: { content: readonly WireBlock[]; stop_reason: string }): void {
     this.#steps++;
     this.#messages.push({ role: 'assistant', content: structuredClone(answer.content) as WireBlock[] });

@@ -1,4 +1,4 @@
-/** Reads the labelled agent runs in ../shared/agent-runs without changing them. Only the evaluation uses it. */
+/** Reads the labelled agent runs in ../shared/agent-runs. Only the evaluation of the monitors uses these runs. */
 import { existsSync, readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { gunzipSync } from 'node:zlib';
@@ -36,7 +36,7 @@ export function dataSetOf(run: AgentRun): DataSet {
   return 'swe-agent';
 }
 
-/** Reads all runs of the file (gzip or plain JSON lines); null if it does not exist. */
+/** Reads all runs of the file (gzip or plain JSON lines); null if the file does not exist. */
 export function readAgentRuns(file = DEFAULT_FILE): AgentRun[] | null {
   if (!existsSync(file)) return null;
   const bytes = readFileSync(file);

@@ -3,10 +3,11 @@
  * (answer-form.ts) with at most 5 % errors. The evaluation counts the served forms that are wrong more often on fresh
  * runs. Most forms are whole kinds; forms that are only a part of a kind are also counted separately. Bench process.
  *
- * There are two measurements. The first judges each served form of the synthetic agents on fresh runs of the same
- * agent. The second plants errors: it makes a known share of the cross-fitted scores wrong, and calibration decides by
- * its own rules whether it serves the kind or forms of it. So the second measurement shows what the bound accepts if a
- * kind is learnt only in part. Both also show what the bound of Clopper and Pearson would accept on the same evidence.
+ * There are two measurements. The first judges the served forms of the synthetic agents on fresh runs of the same
+ * agent, if enough of these runs have the form. The second plants errors: it makes each kind wrong in a known share of
+ * its runs, and calibration decides by its own rules whether it serves the kind or forms of it. So the second
+ * measurement shows what the bound accepts if a kind is learnt only in part. Both measurements also show what the bound
+ * of Clopper and Pearson would accept on the same evidence.
  */
 
 import { parseArgs } from 'node:util';

@@ -3,7 +3,7 @@
  * cross-validation over whole tasks. Part of the monitors' evaluation.
  *
  * The fit uses the steps that the ledger judged and, at a quarter of their weight, the steps of passed runs (none of
- * which is a loop). It is Newton's method with a ridge penalty. Only steps to which the rule applies take part.
+ * which is a loop). The fit is Newton's method with a ridge penalty. Only steps to which the rule applies take part.
  */
 import { digestStep } from '../../src/domain/monitors/digest.ts';
 import { StepFeatures } from '../../src/domain/monitors/features.ts';

@@ -143,8 +143,8 @@ function countFalse(runs: readonly AskedRun[]): number {
 }
 
 /**
- * Plays runs after the change until every kind of answer that the change made wrong is suspended. Counts the wrong
- * answers that are served until then.
+ * Plays AFTER_RUNS runs after the change with each watch. Counts the wrong answers that are served in these runs, and
+ * the runs until the watch suspends something for the first time.
  */
 function meetChange(
   family: string,

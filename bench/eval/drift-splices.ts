@@ -15,7 +15,10 @@ const OWN_STEPS = 4;
 const OTHER_STEPS = 10;
 /** Runs with fewer steps than this are not inserted. */
 const OTHER_STEPS_MIN = 6;
-/** Distance in the file between a run and the run inserted into it, because neighbours are almost equal. */
+/**
+ * The run that is inserted into a run is this many places after it in the data set, or a multiple of this, because
+ * neighbours are almost equal.
+ */
 const STRIDE = 7;
 
 interface SpliceRow {

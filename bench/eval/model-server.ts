@@ -1,7 +1,7 @@
 /**
  * A model for students of kind `http`, on loopback. It answers requests in the wire format chat completions, and knows
  * the frontier model's answer to each step that was registered with it. Its quality can be set: always right, wrong at
- * a rate that differs by kind of answer, or broken in one of several ways. Bench process.
+ * a rate that differs by kind of answer, or broken in several ways in turn. Bench process.
  */
 
 import { createHash } from 'node:crypto';

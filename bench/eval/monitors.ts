@@ -3,9 +3,10 @@
  * how often the monitors fire in successful runs. `node bench/eval/run.ts monitors [file]`. Prints tables, writes
  * bench/results.
  *
- * A step labelled as loop counts as found if a loop monitor fired there. The other monitors are counted by step and by
- * run, against the annotated failures that the README of the data assigns to them. Their negatives are the passed runs
- * of tau-retail. The comparison is a monitor that always fires; its precision is the prevalence.
+ * A step labelled as loop counts as found if a loop monitor fired there. The loop monitors are compared with simple
+ * rules (baselines.ts). The other monitors are counted by step and by run, against the annotated failures that the
+ * README of the data assigns to them. Their negatives are the other steps of the annotated runs, and the passed runs of
+ * tau-retail with their steps. These monitors are compared with one that always fires; its precision is the prevalence.
  */
 import { LOOP_MONITORS } from '../../src/domain/monitors/definitions.ts';
 import { digestStep } from '../../src/domain/monitors/digest.ts';
@@ -168,7 +169,7 @@ const RUN_KINDS: Record<string, (judged: Judged) => boolean> = {
   'exact loops': (judged) => judged.run.labels.loop_basis === 'exact repeat',
   'hotpot passed': (judged) => judged.set === 'hotpotqa' && passed(judged),
   'airline passed': (judged) => judged.set === 'airline' && passed(judged),
-  'airline failed': (judged) =>
+  'airline failed, no loop': (judged) =>
     judged.set === 'airline' && judged.run.labels.outcome === 'failure' && judged.run.labels.loop === false,
   'retail passed': (judged) => judged.set === 'retail' && passed(judged),
   swe: (judged) => judged.set === 'swe-agent',
@@ -335,7 +336,7 @@ function printLoops(loops: ReturnType<typeof measureLoops>): void {
 
 function printFailures(failures: ReturnType<typeof measureFailures>): void {
   printTable(
-    'Other monitors: annotated steps and runs, against passed tau-retail runs',
+    'Other monitors: annotated steps and runs, against the other steps and the passed tau-retail runs',
     failures.flatMap((row) =>
       (['steps', 'runs'] as const).map((unit) => ({
         monitor: `${row.monitor}, ${unit}`,

@@ -3,8 +3,8 @@
  * synthetic families (agent-families.ts): golden runs to learn from, held-out runs, and runs of kinds that were never
  * seen. Bench process.
  *
- * There are two measurements. Step by step: the student is asked about each step of a held-out run with the frontier
- * model's context. An error is an answer that is not equivalent to the frontier model's
+ * The synthetic agents are measured in two ways. Step by step: the student is asked about each step of a held-out run
+ * with the frontier model's context. An error is an answer that is not equivalent to the frontier model's
  * (src/student/model/equivalence.ts). In the loop: the student acts in the world if it covers a step, otherwise the
  * frontier model acts, so the histories contain answers of both. An error is an answer that the frontier model would
  * not have given at the same step. The world decides whether a run succeeded, so success does not depend on the

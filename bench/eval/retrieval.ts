@@ -249,7 +249,7 @@ async function scoreStored(line: JsonLine, org_id: string, set: RankedSet): Prom
   return new Map([...sums].map(([split, { count, ndcg }]) => [split, ndcg / count]));
 }
 
-/** Asks the product again after a 503, up to `BUSY_ATTEMPTS` times. On a busy machine, it sometimes answers so. */
+/** Asks the product up to `BUSY_ATTEMPTS` times if it answers 503. On a busy machine, the product sometimes does so. */
 async function ask(line: JsonLine, path: string, body: object): Promise<unknown> {
   for (let attempt = 1; ; attempt++) {
     try {

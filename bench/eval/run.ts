@@ -1,5 +1,6 @@
 /**
- * `npm run eval -- <what>`: measures the rules and models of the product on labelled data outside the repository.
+ * `npm run eval -- <what>`: measures the rules and models of the product, on data outside the repository or with
+ * synthetic agents.
  * - `monitors [file]`: the six run monitors over ../shared/agent-runs
  * - `retrieval`: the embedding model over ../shared/retrieval
  * - `relegation`: the student with held-back agents live (alone with --held-back; without a gateway with --held-back

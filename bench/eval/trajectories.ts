@@ -83,7 +83,7 @@ function readTrajectories(file = FILE): Trajectory[] | null {
 export function evaluateTrajectories(file?: string): SplitResult[] | null {
   const all = readTrajectories(file);
   if (all === null) {
-    console.log('\npublic trajectories are left out: ../shared/trajectories does not exist');
+    console.log(`\npublic trajectories are left out: ${file ?? '../shared/trajectories'} does not exist`);
     return null;
   }
   const results: SplitResult[] = [];
