@@ -482,7 +482,8 @@ describe('refused requests', () => {
     ['a path that is not UTF-8', 'GET /\xe9 HTTP/1.1\r\nhost: gw\r\n\r\n'],
   ])('%s: 400, the connection ends, nothing is forwarded', async (name, bytes) => {
     const client = await openRawClient(gateway.port);
-    // After an unfinished chunk extension nothing is sent, because it would count as a part of the extension.
+    // After an unfinished chunk extension, no further bytes are sent, because they would count as part of the
+    // extension.
     await client.write(name === 'a chunk extension' ? bytes : bytes + NEXT);
     await client.waitUntil(() => client.closed_how !== null, 'the end of the connection');
     expect(client.received.toString('latin1')).toMatch(/^HTTP\/1\.1 400 /);

@@ -15,7 +15,7 @@ import { startTestGateway, type TestGateway } from '../fixtures/gateway.ts';
 import { PATIENCE_MS } from '../fixtures/patience.ts';
 import { openRawClient, rawRequest } from '../fixtures/raw-client.ts';
 
-/** Without the addon, a handshake gets 426. */
+/** On uWebSockets.js without the addon, a handshake gets 426. */
 const canTunnel = (await loadServer()) === 'node' || socketEngine.watchConnections() !== '';
 
 let upstream: WebSocketServer;

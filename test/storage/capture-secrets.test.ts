@@ -31,7 +31,7 @@ async function store(
   const folder = makeFolder();
   const path = join(folder, 'data', 'capture.mdb');
   const log = await CaptureLog.open({ path, redact, max_decoded_bytes: 1 << 20 });
-  // Exchanges are stored alone and in a batch, because these are packed in different ways.
+  // Exchanges are stored in a batch and one by one, because a batch is packed in another way than a single exchange.
   await log.append(exchanges);
   for (const exchange of exchanges) await log.append([exchange]);
   await log.flush();

@@ -1,6 +1,6 @@
 /**
- * A page of a list with a filter that few or no rows pass. Its work is bounded, it always has a cursor if rows follow,
- * and no row is listed twice.
+ * A page of a list with a filter that few or no rows pass. The work for a page is bounded, the page always has a cursor
+ * if rows follow, and no row is listed twice.
  */
 import { expect, it } from 'vitest';
 import { PAGE_SCAN_ROWS } from '../../src/limits.ts';

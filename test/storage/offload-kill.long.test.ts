@@ -40,8 +40,8 @@ function copyTo(target: Offloaded, full: Offloaded): void {
 }
 
 /**
- * Runs a writer until it kills itself at the step. If it prints a line that begins with `line`, kills it.
- * @returns whether it killed itself
+ * Runs a writer until it kills itself at the step. A writer that prints a line which begins with `line` is killed here.
+ * @returns whether the writer killed itself
  */
 async function runUntil(at: Offloaded, step: number, line: string): Promise<boolean> {
   const writer = new Writer(at, step, urlOf(at));

@@ -1,6 +1,6 @@
 /**
- * `backup --follow` runs during an erasure and traffic. Each point contains the run completely or not at all. A point
- * from before the erasure contains it; a later point contains no byte of it.
+ * `backup --follow` runs during the erasure of a run and during traffic. Each point contains the run completely or not
+ * at all. A point from before the erasure contains the run; a later point contains no byte of it.
  */
 import { randomBytes } from 'node:crypto';
 import { rmSync, writeFileSync } from 'node:fs';

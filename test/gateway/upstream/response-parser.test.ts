@@ -362,7 +362,8 @@ describe('answers in pieces', () => {
 
 /**
  * Our parser is stricter than llhttp on purpose, so llhttp may accept what ours refuses. (It accepts control characters
- * and half a line end in a reason phrase or an extension, unknown versions, other codings, and zeros without end.)
+ * and half a line end in a reason phrase or an extension, unknown versions, other or repeated codings, and zeros
+ * without end.)
  */
 const STRICTER = [
   'a malformed reason phrase',

@@ -185,8 +185,8 @@ it('a batch that the database commits late, while all rows are loaded again, cou
       const session = await truth.open(id, onHint);
       const { commit, follow } = session;
       const { last_batch } = session;
-      // The database still carries out the batch of the session that was cut off. It commits it after this session
-      // has read the number of the last batch.
+      // The database still carries out the batch of the session that was cut off. The batch is committed after the new
+      // session has read the number of the last batch.
       const running = cut;
       cut = null;
       if (running !== null) {

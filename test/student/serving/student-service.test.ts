@@ -1,6 +1,6 @@
 /**
- * The service behind a student: after several failures it is not asked for a while, and a fault of a request does not
- * count as its failure.
+ * The service behind a student: after several failures the service is not asked for a while, and a fault of a request
+ * does not count as a failure of the service.
  */
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';

@@ -28,7 +28,7 @@ describe('a tool’s schema', () => {
     { id: 'ORD-123456', count: 3, kind: 'a', pattern: '(a+)+$', lines: [{ sku: 'x' }] },
   ])('accepts what conforms to it: %j', (value) => {
     expect(schemas.accepts(order, value)).toBe(true);
-    // From the second use on, it is compiled.
+    // From the second use on, the schema is compiled.
     expect(schemas.accepts(structuredClone(order), value)).toBe(true);
   });
 
