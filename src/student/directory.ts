@@ -47,7 +47,7 @@ const PATTERNS_NAME = 'patterns.jsonl';
 /** The format of the models that a manifest of format STUDENT_FORMAT names. */
 const MODEL_FORMAT: StudentModel['format'] = 'svc_student_model_v2';
 const VERSION_NAME = /^manifest\.v(\d{1,9})\.json$/;
-/** File names that this or earlier versions of this file create, including by interrupted writes. */
+/** Names of the files in a student's directory, of this and of earlier versions, and of interrupted writes. */
 const OWN_NAME =
   /^(?:steps-[0-9a-f]{16}\.bin|patterns\.jsonl|orders\.json|names\.json|manifest(?:\.previous|\.v\d{1,9})?\.json)(?:\.[0-9a-f-]{36}\.partial)?$/;
 /** An incomplete file is kept for this long, because another process may still be writing it. */

@@ -64,7 +64,7 @@ def understudy_hooks(run: Optional[WatchedRun] = None, own: Optional[Mapping[Any
 
     Pass them as `ClaudeAgentOptions(hooks=understudy_hooks())`.
 
-    own: your own hooks, which still work. These hooks do not keep an agent from stopping.
+    own: your own hooks, which still work. The added hooks do not keep an agent from stopping.
     """
     # The run is determined here, because the SDK calls hooks outside of the run's scope.
     watched = current_run() if run is None else run
