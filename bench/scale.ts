@@ -80,7 +80,7 @@ export async function runScaleBench({ quick, save, say }: ScaleBenchOptions): Pr
     stops.push(() => postgres.stop());
     const fleets: Fleet[] = [];
     for (const boxes of BOXES) {
-      say(`starting ${boxes} boxes`);
+      say(boxes === 0 ? 'starting a box with its own database' : `starting ${boxes} boxes`);
       fleets.push(await startFleet(boxes, join(dir, `${boxes}`), postgres, stops));
     }
     const samples = new Map<string, Sample[]>();
@@ -88,7 +88,9 @@ export async function runScaleBench({ quick, save, say }: ScaleBenchOptions): Pr
     for (let round = -1; round < ROUNDS[size]; round++)
       for (const fleet of fleets)
         for (const what of MEASURES) {
-          say(`${what} with ${fleet.boxes} boxes, round ${round + 1}`);
+          say(
+            `${what} with ${fleet.boxes === 0 ? 'one box and its own database' : `${fleet.boxes} boxes`}, round ${round + 1}`,
+          );
           const sample = await measure(fleet, what, REQUESTS[size][what], round);
           const key = `${what} ${fleet.boxes}`;
           if (round >= 0) samples.set(key, [...(samples.get(key) ?? []), sample]);
