@@ -508,10 +508,14 @@ function scoreMaxOf(target: number): number {
 }
 
 /**
- * Confidence for answers, and for a threshold, that the errors choose. {@link CONFIDENCE} applies to a kind that is fixed
- * in advance.
+ * Confidence for answers that the errors choose. {@link CONFIDENCE} applies to a kind that is fixed in advance.
  */
-const CHOSEN_CONFIDENCE = 0.992;
+const CHOSEN_CONFIDENCE = 0.99;
+/**
+ * Confidence for a threshold that the errors choose. It is a little higher, because one of many thresholds is more likely
+ * to pass by chance than one of a few forms.
+ */
+const THRESHOLD_CONFIDENCE = 0.992;
 /** Cost of an error in an answer with a call that no lookup follows, in costs of another error. */
 export const FINAL_COST = 3.5;
 
@@ -540,7 +544,7 @@ export function chooseThreshold(
   largest = scoreMaxOf(target),
   isChosen = false,
 ): { threshold: number; confidence: number } {
-  const chosen = confidenceFor(cost, true);
+  const chosen = 1 - (1 - THRESHOLD_CONFIDENCE) / cost;
   const confidence = confidenceFor(cost, isChosen);
   const sorted = scored
     .filter((step): step is AnsweredStep => step.score !== null && step.score <= largest)

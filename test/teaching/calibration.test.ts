@@ -181,7 +181,7 @@ describe('thresholds of kinds of answers', () => {
       ['note', 'too_few', 90],
       ['note after hold', 'too_wrong', 10],
     ]);
-    expect(at(of('look', 100, once), slip)[0]).toEqual(['note', null, 100]);
+    expect(at(of('look', 96, once), slip)[0]).toEqual(['note', null, 96]);
     // A form that failed on held-out runs excludes no other form.
     const failed = new Set(['one note after look']);
     const kinds = calibrateScores([...of('look', 60, always), ...of('read', 60, always)], 0.05, { failed });
