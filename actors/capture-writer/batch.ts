@@ -128,6 +128,8 @@ export class ExchangeBatch {
   #slab: Buffer | null = null;
   #view: DataView | null = null;
   #used = 0;
+  /** Number of exchanges. */
+  count = 0;
   /** Index of the first exchange that earlier appends neither stored nor set apart. */
   from = 0;
   /** Exchanges that cannot be stored because of their content. */
@@ -143,6 +145,7 @@ export class ExchangeBatch {
 
   /** Adds the exchange and takes ownership of its cells. */
   add(exchange: FinishedExchange): void {
+    this.count++;
     const head = encodeHead(exchange);
     const isNewHead = head.batch !== this.#number;
     const headBytes = isNewHead ? head.bytes.length : 0;

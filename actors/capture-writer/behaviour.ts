@@ -91,11 +91,11 @@ export const captureWriter: Writer = {
     append(memory, message, context) {
       if (memory.killed) return context.refuse(STOPPED);
       const { bodies } = context;
-      const { slabs, places, from, queue_fill } = message;
+      const { slabs, places, from, exchanges, queue_fill } = message;
       const input =
         places === undefined
-          ? { slabs: bodies.slice(0, slabs), cells: bodies.slice(slabs), from, queue_fill }
-          : { slabs, places, from, queue_fill };
+          ? { slabs: bodies.slice(0, slabs), cells: bodies.slice(slabs), from, exchanges, queue_fill }
+          : { slabs, places, from, exchanges, queue_fill };
       const carry = { token: context.holdReply(), failure: 'capture_failed' };
       context.io(CAPTURE_LOG_ADAPTER, 'append', input, 'appended', carry);
       memory.busy = true;

@@ -60,6 +60,8 @@ export interface AppendInput {
   places: BatchPlaces['places'] | null;
   /** Index of the first exchange to store. Earlier appends have stored the exchanges before it or set them apart. */
   from: number;
+  /** Number of exchanges from there on. */
+  exchanges: number;
   /** Share of the sender's queue that was in use when it sent the batch, 0 to 1. */
   queue_fill: number;
 }

@@ -107,11 +107,11 @@ export class CaptureWriterClient {
 
   async #send(batch: ExchangeBatch, queue_fill: number): Promise<Appended> {
     const memory = batch.take();
-    const { from } = batch;
+    const { from, count } = batch;
     const number = this.#sent++;
     const found = this.#part === null ? null : findPlaces(memory, this.#part);
     const bodies = found === null ? [...memory.slabs, ...memory.cells] : [];
-    const rest = { from, queue_fill };
+    const rest = { from, exchanges: count - from, queue_fill };
     const payload = found === null ? { slabs: memory.slabs.length, ...rest } : { ...found, ...rest };
     try {
       const appended = await this.#ask('append', payload, { deadline_ms: APPEND_DEADLINE_MS, bodies });

@@ -86,7 +86,7 @@ const NOTHING_TOLD: FileState = {
 };
 
 /** A batch in the form in which the actor gets it. */
-type AppendedBatch = (BatchMemory | BatchPlaces) & Pick<AppendInput, 'from' | 'queue_fill'>;
+type AppendedBatch = (BatchMemory | BatchPlaces) & Pick<AppendInput, 'from' | 'exchanges' | 'queue_fill'>;
 
 /** Thrown when the process ended before it answered. */
 class ProcessEnded extends Error {
@@ -264,10 +264,12 @@ export class CaptureProcess {
           throw thrown;
         }
       }
-      // No other batch is in progress, so the last id shows whether this batch is stored. It is stored completely or
-      // not at all, unless an exchange made it fail and the log was storing the exchanges one by one.
+      // No other batch is in progress, so the last id shows how many exchanges of this batch are stored. If some are
+      // missing, the log was storing them one by one, or has set some apart.
       await this.#readyAgain();
-      if (this.#lastId > before) return { first_id: before + 1, last_id: this.#lastId };
+      const stored = this.#lastId - before;
+      if (stored >= input.exchanges) return { first_id: before + 1, last_id: this.#lastId };
+      if (stored > 0) throw lost(`it stored ${stored} of ${input.exchanges} exchanges and ended`);
       if (tries >= TRIES) throw lost('it made the capture process end several times');
     }
   }
@@ -282,6 +284,7 @@ export class CaptureProcess {
       slabs: input.slabs.length,
       places: null,
       from: input.from,
+      exchanges: input.exchanges,
       queue_fill: input.queue_fill,
     } satisfies AppendInput);
   }

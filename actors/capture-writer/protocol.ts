@@ -31,6 +31,8 @@ export type CaptureWriterProtocol = {
       places?: readonly number[];
       /** Index of the first exchange to store. Earlier appends stored the exchanges before it, or set them apart. */
       from: number;
+      /** Number of exchanges from there on. */
+      exchanges: number;
       /** Share of the sender's queue that was in use when it sent the batch, 0 to 1. */
       queue_fill: number;
     };

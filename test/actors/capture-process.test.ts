@@ -32,10 +32,11 @@ function makeMemory(bytes: number, servers = 1): MappedMemory {
 function startProcess(
   db: string,
   memory: MappedMemory | null,
+  entry = '../../src/threads/capture-process-entry.ts',
 ): { capture: CaptureProcess; told: CaptureProcessTold[] } {
   const told: CaptureProcessTold[] = [];
   const capture = new CaptureProcess({
-    entry: new URL('../../src/threads/capture-process-entry.ts', import.meta.url),
+    entry: new URL(entry, import.meta.url),
     options: {
       log_level: 'silent',
       db,
@@ -112,7 +113,7 @@ describe('a batch reaches the capture process', () => {
       bodies.push(...fill(batch, memory, SIZES, 100 * round));
       const places = findPlaces(batch.take(), part);
       expect(places).not.toBeNull();
-      await capture.append({ ...places!, from: 0, queue_fill: 0 });
+      await capture.append({ ...places!, from: 0, exchanges: batch.count, queue_fill: 0 });
       batch.release();
     }
     await capture.close();
@@ -127,7 +128,7 @@ describe('a batch reaches the capture process', () => {
     for (let round = 0; round < 3; round++) {
       const batch = new ExchangeBatch(new SlabPool(), memory);
       bodies.push(...fill(batch, memory, SIZES, 100 * round));
-      await capture.append({ ...batch.take(), from: 0, queue_fill: 0 });
+      await capture.append({ ...batch.take(), from: 0, exchanges: batch.count, queue_fill: 0 });
       batch.release();
     }
     expect(await capture.state()).toMatchObject({ damaged: 0, process: { restarts: 0, silent_ms: 0 } });
@@ -141,11 +142,34 @@ it('a file that is not a database is refused with a reason and not changed', asy
   writeFileSync(db, 'notes '.repeat(4_000));
   const { capture, told } = startProcess(db, null);
   await expect(capture.open()).rejects.toThrow('not a capture database');
-  await expect(capture.append({ slabs: [], cells: [], from: 0, queue_fill: 0 })).rejects.toThrow(
-    'not a capture database',
-  );
+  await expect(
+    capture.append({ slabs: [], cells: [], from: 0, exchanges: 0, queue_fill: 0 }),
+  ).rejects.toThrow('not a capture database');
   expect(readFileSync(db, 'utf8')).toBe('notes '.repeat(4_000));
   expect(told).toEqual([]);
+});
+
+describe('a process that ends during an append', () => {
+  /** Starts a capture process that stores some exchanges of its first batch and ends. */
+  const startEnding = (stored: number): CaptureProcess =>
+    startProcess(join(makeFolder(), `stores-${stored}`), null, '../fixtures/ending-capture-process.ts')
+      .capture;
+  const batch = { slabs: [], cells: [], from: 0, exchanges: 3, queue_fill: 0 };
+
+  it('has stored the batch if all its exchanges have ids', async () => {
+    await expect(startEnding(3).append(batch)).resolves.toEqual({ first_id: 1, last_id: 3 });
+  });
+
+  it('gets the batch again if it has stored nothing', async () => {
+    await expect(startEnding(0).append(batch)).resolves.toEqual({ first_id: 1, last_id: 3 });
+  });
+
+  it('leaves unknown what is stored if some exchanges have ids', async () => {
+    await expect(startEnding(2).append(batch)).rejects.toMatchObject({
+      code: 'lost_with_writer',
+      message: 'it stored 2 of 3 exchanges and ended',
+    });
+  });
 });
 
 describe.runIf(isNative)('mapped memory', () => {

@@ -21,7 +21,7 @@ it('the log’s adapter reports when exchanges cannot be stored, why, and when t
     async () => ({ append }) as unknown as ExchangeLog,
     (event) => told.push(event),
   );
-  const batch = { slabs: [], cells: [], from: 0, queue_fill: 0 };
+  const batch = { slabs: [], cells: [], from: 0, exchanges: 0, queue_fill: 0 };
   await adapter.append(batch);
   isFull = true;
   for (let at = 0; at < 2; at++) await expect(adapter.append(batch)).rejects.toThrow();
