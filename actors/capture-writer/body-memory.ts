@@ -80,10 +80,10 @@ export class BodyMemory {
     else byteEngine.copyBytesAside(from, into, at);
   }
 
-  /** Returns a cell. No thread may read it afterwards. Memory that is not a cell is ignored. */
+  /** Returns a cell. No thread may read it afterwards. Memory that is not a cell, or a free cell, is ignored. */
   give(cell: Uint8Array): void {
     const cut = this.#cuts.get(cell);
-    if (cut === undefined) return;
+    if (cut === undefined || cut.free.includes(cell)) return;
     if (cut.free.length === 0) this.#open[cut.size]!.push(cut);
     cut.free.push(cell);
     this.#freeBytes += cell.length;

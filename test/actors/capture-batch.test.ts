@@ -286,6 +286,7 @@ describe('memory for bodies', () => {
     const most = CAPTURE_FREE_CELL_BYTES / (1 << 20);
     const cells = Array.from({ length: most + 4 }, () => memory.take(1 << 20));
     memory.give(new Uint8Array(1 << 20));
+    memory.give(cells[0]!);
     for (const cell of cells) memory.give(cell);
     const again = Array.from({ length: most + 4 }, () => memory.take(1 << 20));
     expect(again.filter((cell) => cells.includes(cell))).toHaveLength(most);
