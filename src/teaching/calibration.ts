@@ -35,25 +35,13 @@ import { findFinalTools } from './final-tools.ts';
 import { isShownByRest } from './run-proof.ts';
 import { type FitOptions, fitStudent, nameAgents } from './student-fit.ts';
 
-/**
- * Number of parts into which a calibration divides the runs. If agents have few runs, there are more parts, because each
- * student then learns from nearly all runs. With many runs, that would only take longer.
- */
-const FOLDS = { usual: 5, few_runs: 10 } as const;
-/** Agents have few runs if they have fewer than this on average. */
-const FEW_RUNS = 80;
-
-/** Number of parts into which {@link calibrateStudent} divides the runs of these steps. */
-export function countFolds(steps: readonly LearnedStep[]): number {
-  const runs = new Set(steps.map(({ run_id }) => run_id)).size;
-  const agents = new Set(nameAgents(steps).values()).size;
-  return runs < FEW_RUNS * Math.max(1, agents) ? FOLDS.few_runs : FOLDS.usual;
-}
+/** Number of parts into which a calibration divides the runs. */
+export const CALIBRATION_FOLDS = 5;
 
 interface CalibrationOptions extends FitOptions {
   /** Share of wrong answers among served ones, 0 … 1; default 0.05. */
   target_error?: number;
-  /** Number of folds; default: {@link countFolds}. */
+  /** Number of folds; default {@link CALIBRATION_FOLDS}. */
   folds?: number;
   /** Called after each fold, which takes about as long as fitting a student. */
   after_fold?: () => void;
@@ -170,7 +158,7 @@ export function calibrateStudent(
   options: CalibrationOptions,
 ): Calibration & { without(failed: ReadonlySet<string>): Calibration } {
   const target = options.target_error ?? 0.05;
-  const folds = Math.max(2, Math.floor(options.folds ?? countFolds(steps)));
+  const folds = Math.max(2, Math.floor(options.folds ?? CALIBRATION_FOLDS));
   const final = findFinalKinds(steps);
   const rules = { ...options, final };
   const { scored, gathers } = scoreBestWay(steps, folds, target, rules);

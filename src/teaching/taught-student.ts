@@ -27,7 +27,13 @@ import {
 import { type MakeStudentIndex, Student } from '../student/model/student.ts';
 import type { StudentModel } from '../student/model/student-model.ts';
 import { findAgentTitles } from './agent-titles.ts';
-import { type Calibration, calibrateStudent, countFolds, FINAL_COST, keyOfForm } from './calibration.ts';
+import {
+  CALIBRATION_FOLDS,
+  type Calibration,
+  calibrateStudent,
+  FINAL_COST,
+  keyOfForm,
+} from './calibration.ts';
 import { type GoldenMaterial, type GoldenRun, type GoldenStep, mainScope } from './golden-steps.ts';
 import {
   placeOf,
@@ -205,7 +211,7 @@ async function teachItself(
 ): Promise<FoundStudent> {
   const split = splitRuns(taught);
   const parts = rotateParts(split);
-  const work = new TeachingWork(parts, taught, tell);
+  const work = new TeachingWork(parts.length, tell);
   const rounds: MeasuredRound[] = [];
   for (const [at, part] of parts.entries()) {
     const of = parts.length === 1 ? '' : `, ${at + 1} of ${parts.length}`;
@@ -265,20 +271,20 @@ async function measurePart(
   return { teaching, learned, calibration, model, asked };
 }
 
-/**
- * How much of the teaching is done, in units that each take about as long as one fit: the folds of a calibration, then
- * the fit, then the measurement. The last student is not measured.
- */
+/** Units of work, each about as long as one fit: the folds of a calibration, then the fit, then the measurement. */
+const PART_UNITS = CALIBRATION_FOLDS + 2;
+const WHOLE_UNITS = CALIBRATION_FOLDS + 1;
+
+/** How much of the teaching is done. */
 class TeachingWork {
   readonly #tell: TellWork;
   readonly #units: number;
   #done = 0;
   #what = '';
 
-  constructor(parts: readonly RotatedPart[], taught: readonly GoldenRun[], tell: TellWork) {
+  constructor(parts: number, tell: TellWork) {
     this.#tell = tell;
-    const folds = (runs: readonly GoldenRun[]): number => countFolds(listLearned(runs));
-    this.#units = parts.reduce((sum, { teaching }) => sum + folds(teaching) + 2, folds(taught) + 1);
+    this.#units = parts * PART_UNITS + WHOLE_UNITS;
   }
 
   begin(what: string): void {

@@ -9,7 +9,6 @@ import {
   calibrateScores,
   calibrateStudent,
   chooseThreshold,
-  countFolds,
   FINAL_COST,
   type ScoredStep,
   scoreCrossFitted,
@@ -275,22 +274,5 @@ describe('calibration', () => {
     const scored = scoreCrossFitted(own, 5, { makeIndex, support_min: 1 });
     expect(scored).toHaveLength(80);
     expect(scored.some(({ is_right }) => is_right)).toBe(false);
-  });
-});
-
-describe('the number of parts', () => {
-  const stepsOf = (runs: number) => Array.from({ length: runs }, (_, i) => makeOrderStep(i));
-
-  it('is higher for few runs, whose students would otherwise learn from too few', () => {
-    expect([30, 79, 80, 200].map((runs) => countFolds(stepsOf(runs)))).toEqual([10, 10, 5, 5]);
-  });
-
-  it('counts the runs of each agent, not of all agents together', () => {
-    const other = stepsOf(60).map((learned) => ({
-      ...learned,
-      run_id: `other-${learned.run_id}`,
-      step: { ...learned.step, scope: 'another agent' },
-    }));
-    expect(countFolds([...stepsOf(60), ...other])).toBe(10);
   });
 });

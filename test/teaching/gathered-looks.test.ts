@@ -5,9 +5,9 @@ import { createPrng } from '../../src/std/prng.ts';
 import type { LearnedStep } from '../../src/student/model/learned-step.ts';
 import { Student } from '../../src/student/model/student.ts';
 import {
+  CALIBRATION_FOLDS,
   calibrateScores,
   calibrateStudent,
-  countFolds,
   scoreCrossFitted,
 } from '../../src/teaching/calibration.ts';
 import { fitStudent, nameAgents } from '../../src/teaching/student-fit.ts';
@@ -54,7 +54,7 @@ const agent = nameAgents(steps).get(steps[0]!)!;
 
 it('are taught so that the order does not matter, because more of their steps are then served', () => {
   const calibration = calibrateStudent(steps, { makeIndex });
-  const usual = calibrateScores(scoreCrossFitted(steps, countFolds(steps), { makeIndex }), 0.05);
+  const usual = calibrateScores(scoreCrossFitted(steps, CALIBRATION_FOLDS, { makeIndex }), 0.05);
   expect([...calibration.gathers]).toEqual([agent]);
   expect(calibration.served).toBeGreaterThan(usual.served);
   expect(calibration.errors).toBe(0);
