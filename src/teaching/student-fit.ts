@@ -113,7 +113,9 @@ function* fitStages(
   for (const { scope, parts } of partByScope(taken)) {
     for (const [part, members] of parts.entries()) {
       const agent = learnAgent(scope, part, members);
-      const story = { ...readStory(members), gathers: gathers?.has(agent.name) === true };
+      const isGathered = gathers?.has(agent.name) === true;
+      const gathering = isGathered ? 'do' : onGatherable === undefined ? 'no' : 'count';
+      const story = { ...readStory(members), gathering } as const;
       const stages = new Map<string, LearnedStep[]>();
       for (const member of members) {
         const list = stages.get(member.step.stage);
@@ -138,7 +140,7 @@ interface FittedGroup {
   memory: StageMemory;
   targets: Uint16Array;
   situations: string[];
-  /** Number of steps that `gatherLooks` would change; 0 if it has changed them. */
+  /** Number of steps that `gatherLooks` would change; 0 if that was not asked for. */
   gatherable: number;
 }
 
@@ -285,10 +287,10 @@ function fitGroup(
   const numbers = readNumberColumns(steps);
   const answered = classifyAnswers(steps, supportMin, agent, marks, numbers, story);
   const { classes, labels, paths, ofStep, wordings, looks } = answered;
-  const { final, reads, gathers } = story;
+  const { final, reads, gathering } = story;
   const stageOfLooks = { ...answered, columns: marks, final, reads };
-  const gathered = gathers ? gatherLooks(stageOfLooks) : [];
-  const gatherable = gathers ? 0 : countGatherable(stageOfLooks);
+  const gathered = gathering === 'do' ? gatherLooks(stageOfLooks) : [];
+  const gatherable = gathering === 'count' ? countGatherable(stageOfLooks) : 0;
   const labelCount = Math.max(-1, ...labels) + 1;
   if (classes.length === 0 && !keepsUnexplained) return null;
   // Answers that no template explains get a separate label.
@@ -390,8 +392,8 @@ interface AgentStory {
   final: ReadonlySet<string>;
   /** Tools that only read according to their descriptions. */
   reads: ReadTools;
-  /** Whether the agent's lookups may come in any order. */
-  gathers: boolean;
+  /** Whether the agent's lookups may come in any order; `count`: no, but count the steps that this would change. */
+  gathering: 'do' | 'count' | 'no';
 }
 
 /** Number of steps at the beginning of a run whose later calls are remembered, up to the last of these steps. */
@@ -401,7 +403,7 @@ const STORY_STEPS = 60;
  * Reads which calls follow each step.
  * @param members the steps of one agent, with the steps of a run in order
  */
-function readStory(members: readonly LearnedStep[]): Omit<AgentStory, 'gathers'> {
+function readStory(members: readonly LearnedStep[]): Omit<AgentStory, 'gathering'> {
   const later = new Map<LearnedStep, ReadonlySet<string>>();
   const runs = new Map<string, LearnedStep[]>();
   for (const member of members) {
