@@ -471,7 +471,7 @@ export class Forward implements AnswerHandler {
  */
 export function makeUpstreamFailure(code: string, cause: Error): CatalogueError {
   const why = describeEnd(findEndCause(code));
-  const words = `The upstream did not answer: ${why}${code === '' ? '' : ` (${code})`}`;
+  const words = `The exchange failed: ${why}${code === '' ? '' : ` (${code})`}`;
   return new CatalogueError('upstream_failed', words, { cause });
 }
 

@@ -85,7 +85,7 @@ export class Gateway {
         stream,
         new CatalogueError(
           'bad_region',
-          `A region must follow the prefix, such as us-east-1: ${this.routes.nameRegionPrefix(head.path)}/{region}/…`,
+          `A region such as us-east-1 must follow the prefix: ${this.routes.nameRegionPrefix(head.path)}/{region}/…`,
         ),
       );
       return;
@@ -123,7 +123,10 @@ export class Gateway {
       }
       const destination = this.routes.resolveProxied(route, head);
       if (destination === null) {
-        replyError(stream, new CatalogueError('foreign_host', 'Host must be the host of the tunnel'));
+        replyError(
+          stream,
+          new CatalogueError('foreign_host', `Host must be ${route.authority}, the host of the tunnel`),
+        );
         return;
       }
       this.#send(stream, destination);

@@ -118,10 +118,10 @@ describe('a prefix', () => {
     for (const region of ['', 'EU', 'a..b', 'evil.example', '%2e', '-x', `a-${'b'.repeat(100)}`]) {
       const answer = await fetch(`${url}/cloud/${region}/v1/messages`, { method: 'POST', body: '{}' });
       expect(answer.status, region).toBe(400);
-      expect(await answer.text()).toContain('such as us-east-1: /cloud/{region}/');
+      expect(await answer.text()).toContain('must follow the prefix: /cloud/{region}/');
     }
     const own = await fetch(`${url}/bedrock/EU/model/x/converse`, { method: 'POST', body: '{}' });
-    expect(await own.text()).toContain('such as us-east-1: /bedrock/{region}/');
+    expect(await own.text()).toContain('must follow the prefix: /bedrock/{region}/');
   });
 
   describe('a prefix that adds a credential', () => {

@@ -329,7 +329,7 @@ export class CaptureQueue implements ByteBudget {
       reject(
         new CatalogueError(
           'unavailable',
-          'The capture database accepts no writes; exchanges are still waiting',
+          'The writer has not stored all exchanges in time; the rest still waits',
         ),
       );
     }, deadlineMs);

@@ -17,7 +17,7 @@ const ADVICE: Readonly<Partial<Record<DropCause, string>>> = {
     'their bodies arrive faster than the writer stores them, and GW_MAX_QUEUE_BYTES is reached. Give the machine more processor time or a faster disk, or raise GW_MAX_QUEUE_BYTES if there is memory',
   disk_full: 'the disk is full, and so is the queue. Free space on the disk',
   disk_error:
-    'writing to the disk fails, and the queue is full. Check the disk and the permissions of its folder',
+    'writing to the disk fails, and the queue is full. Check the disk and the permissions of the folder of the captures',
   damaged:
     'the capture database is damaged, and the queue is full. Move the file away: a new one is created at once',
   writer_down:

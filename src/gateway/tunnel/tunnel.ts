@@ -18,6 +18,8 @@ import type { Destination } from '../route-table.ts';
  */
 const TUNNEL_HEAD_BYTES = 12 << 10;
 const TUNNEL_REFUSAL_BYTES = 1 << 20;
+/** The text for a client to which the upstream's refusal cannot be passed on. */
+const UNSENT_REFUSAL = `The upstream refused the WebSocket, and its answer broke off or has over ${TUNNEL_REFUSAL_BYTES} bytes`;
 /** How long the upstream may take to receive what a client sent before closing its side. */
 const TUNNEL_LINGER_MS = 5_000;
 
@@ -133,7 +135,13 @@ export class Tunnel {
   #refuse(): void {
     this.#tap?.cancel();
     this.#tap = null;
-    replyError(this.#stream, new CatalogueError('malformed_request', 'The request cannot be forwarded'));
+    replyError(
+      this.#stream,
+      new CatalogueError(
+        'malformed_request',
+        'The request cannot be forwarded: invalid path, query or header',
+      ),
+    );
   }
 
   /**
@@ -232,7 +240,7 @@ export class Tunnel {
     answer.on('close', () => {
       if (answer.complete && bytes <= TUNNEL_REFUSAL_BYTES)
         stream.reply(answer.statusCode!, toLines(answer.rawHeaders, HOP_OWN), Buffer.concat(pieces), true);
-      else replyError(stream, new CatalogueError('upstream_failed', 'The upstream did not answer'));
+      else replyError(stream, new CatalogueError('upstream_failed', UNSENT_REFUSAL));
     });
   }
 

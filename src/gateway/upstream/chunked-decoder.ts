@@ -130,7 +130,7 @@ export class ChunkedDecoder {
       const byte = bytes[at++]!;
       const value = DIGIT[byte]!;
       if (value < 16) {
-        if (++this.#digits > SIZE_DIGITS_MAX) throw badAnswer('a chunk size beyond all bounds');
+        if (++this.#digits > SIZE_DIGITS_MAX) throw badAnswer('a chunk size with too many digits');
         this.#left = this.#left * 16 + value;
         continue;
       }
@@ -147,7 +147,7 @@ export class ChunkedDecoder {
     let at = from;
     while (at < end && TEXT[bytes[at]!] === 1) at++;
     this.#lineBytes += at - from;
-    if (this.#lineBytes > UPSTREAM_CHUNK_LINE_BYTES) throw badAnswer('a chunk extension without end');
+    if (this.#lineBytes > UPSTREAM_CHUNK_LINE_BYTES) throw badAnswer('a chunk extension that is too long');
     if (at === end) return at;
     if (bytes[at] !== CR) throw badAnswer('a malformed chunk extension');
     this.#place = 'size LF';

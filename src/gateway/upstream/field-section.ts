@@ -81,7 +81,7 @@ export class SectionReader {
     if (this.#kept === null) {
       const found = bytes.indexOf(BLANK_LINE, at);
       if (found >= 0 && found + 4 <= end) {
-        if (found + 4 - at > room) throw badAnswer('too many header bytes');
+        if (found + 4 - at > room) throw badAnswer('too many bytes in headers or trailers');
         this.bytes = bytes;
         this.start = at;
         this.end = found + 2;
@@ -91,7 +91,8 @@ export class SectionReader {
     const before = this.#keptBytes;
     this.#keep(bytes, at, end);
     const blankEnd = this.#findBlankLine();
-    if ((blankEnd < 0 ? this.#keptBytes : blankEnd) - before > room) throw badAnswer('too many header bytes');
+    if ((blankEnd < 0 ? this.#keptBytes : blankEnd) - before > room)
+      throw badAnswer('too many bytes in headers or trailers');
     if (blankEnd < 0) return -1;
     this.bytes = this.#kept!;
     this.start = 0;
@@ -141,13 +142,13 @@ export function parseFields(bytes: Buffer, start: number, end: number): Fields {
   while (at < end) {
     const nameStart = at;
     while (TOKEN[bytes[at]!] === 1) at++;
-    if (bytes[at] !== COLON || at === nameStart) throw badAnswer('a malformed header name');
+    if (bytes[at] !== COLON || at === nameStart) throw badAnswer('a malformed header or trailer name');
     const name = text.slice(nameStart - start, at - start);
     at++;
     while (bytes[at] === SP || bytes[at] === HTAB) at++;
     const valueStart = at;
     while (TEXT[bytes[at]!] === 1) at++;
-    if (bytes[at] !== CR || bytes[at + 1] !== LF) throw badAnswer('a malformed header value');
+    if (bytes[at] !== CR || bytes[at + 1] !== LF) throw badAnswer('a malformed header or trailer value');
     let valueEnd = at;
     while (valueEnd > valueStart && (bytes[valueEnd - 1] === SP || bytes[valueEnd - 1] === HTAB)) valueEnd--;
     headers.push(name, text.slice(valueStart - start, valueEnd - start));

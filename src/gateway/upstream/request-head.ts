@@ -38,7 +38,7 @@ export function makeRequestHead(
 ): string {
   if (!TOKEN.test(method)) throw badRequest('invalid method');
   // Test each part separately, because V8 would have to flatten a concatenated string first.
-  if (!PATH.test(path) || (query !== null && !QUERY.test(query))) throw badRequest('invalid path');
+  if (!PATH.test(path) || (query !== null && !QUERY.test(query))) throw badRequest('invalid path or query');
   if (lines === null) throw badRequest('invalid header');
   const target = query === null ? path : `${path}?${query}`;
   return `${method} ${target} HTTP/1.1\r\nhost: ${host}\r\n${method === 'HEAD' ? 'connection: close' : 'connection: keep-alive'}\r\n${lines}`;

@@ -277,7 +277,8 @@ function readFraming(head: ResponseHead): string | null {
       head.content_length = Number(value);
     } else if (name === 'transfer-encoding') {
       if (head.is_chunked) throw badAnswer('a repeated Transfer-Encoding');
-      if (value.toLowerCase() !== 'chunked') throw badAnswer('a Transfer-Encoding other than chunked');
+      if (value.toLowerCase() !== 'chunked')
+        throw badAnswer('a Transfer-Encoding that is not exactly chunked');
       head.is_chunked = true;
     } else if (name === 'connection') {
       head.connection = head.connection === null ? value : `${head.connection},${value}`;

@@ -193,7 +193,7 @@ describe('a malformed answer', () => {
     ['a chunk size with a NUL', chunked('5\0\r\nhello\r\n0\r\n\r\n')],
     ['a chunk size that ends with a bare LF', chunked('5\nhello\r\n0\r\n\r\n')],
     ['a chunk size that ends with a bare CR', chunked('5\rhello\r\n0\r\n\r\n')],
-    ['a chunk size beyond all bounds', chunked('ffffffffffffffff\r\nhello')],
+    ['a chunk size with too many digits', chunked('ffffffffffffffff\r\nhello')],
     ['a chunk size that overflows', chunked('10000000000000005\r\nhello')],
     ['a chunk size of endless zeros', chunked(`${'0'.repeat(40)}5\r\nhello`)],
     ['a chunk that is longer than its size', chunked('4\r\nhello\r\n0\r\n\r\n')],
@@ -369,10 +369,10 @@ const STRICTER = [
   'a malformed reason phrase',
   'a malformed status line',
   'not an HTTP/1.1 answer',
-  'a Transfer-Encoding other than chunked',
+  'a Transfer-Encoding that is not exactly chunked',
   'a repeated Transfer-Encoding',
   'a malformed chunk extension',
-  'a chunk size beyond all bounds',
+  'a chunk size with too many digits',
   'a status below 100',
 ];
 
