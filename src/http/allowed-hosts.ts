@@ -17,7 +17,7 @@ const REMEMBERED_CHARACTERS = 300;
 
 /** The error text for a refused request. */
 export const FOREIGN_HOST =
-  'This service does not answer under that host name: ALLOWED_HOSTS (or PUBLIC_URL) has to name it';
+  'This service does not answer under that host name: ALLOWED_HOSTS (or PUBLIC_URL) must contain the name';
 
 export class AllowedHosts {
   readonly #names: ReadonlySet<string>;

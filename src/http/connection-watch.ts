@@ -109,13 +109,13 @@ export class ConnectionWatch {
     const { open, refused, accept_pauses } = this.counts();
     this.#say('descriptors', accept_pauses, { descriptors: this.descriptors, open }, () => {
       const limit = this.descriptors === 0 ? '' : ` (ulimit -n is ${this.descriptors})`;
-      return `no descriptor is left for a new connection${limit}: it waits until others close. Raise the limit, or lower MAX_CONNECTIONS`;
+      return `no descriptor is left for a new connection${limit}: new connections wait until others close. Raise the limit (ulimit -n), or lower MAX_CONNECTIONS`;
     });
     this.#say('total', refused.total, { open, max: this.#total }, () => {
-      return `MAX_CONNECTIONS is reached: further connections get 503. Raise it with the descriptors that it needs (ulimit -n, two for each)`;
+      return `MAX_CONNECTIONS is reached: further connections get 503. Raise MAX_CONNECTIONS and the limit of descriptors (ulimit -n, two for each connection)`;
     });
     this.#say('address', refused.per_address, { open, max_per_address: this.#byAddress }, () => {
-      return 'an address has reached MAX_CONNECTIONS_PER_ADDRESS: its further connections get 503';
+      return 'an address has reached MAX_CONNECTIONS_PER_ADDRESS: its further connections get 503. Raise the limit if many clients share the address';
     });
   }
 

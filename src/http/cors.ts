@@ -14,7 +14,7 @@ const REPLY_HEADERS =
   'ratelimit, ratelimit-policy, retry-after, x-request-id, x-svc-not-indexed, x-svc-position, x-svc-retrieval, ' +
   'x-svc-stale, x-svc-warning, x-total-count';
 /** The error text for a refused page. */
-export const FOREIGN_ORIGIN = 'This origin is not allowed';
+export const FOREIGN_ORIGIN = 'This origin is not allowed: CORS_ALLOWED_ORIGINS must contain the origin';
 /** How long a browser may remember a preflight's answer. */
 const PREFLIGHT_FRESH_S = 600;
 

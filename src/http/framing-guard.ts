@@ -16,17 +16,17 @@ interface FramingRefusal {
 const refusals: Readonly<Record<number, FramingRefusal>> = {
   1: { status: 400, words: 'The request line is malformed' },
   2: { status: 400, words: 'A header line is malformed' },
-  3: { status: 400, words: 'One Host header is needed' },
+  3: { status: 400, words: 'Exactly one Host header is needed' },
   4: { status: 400, words: 'Content-Length is repeated' },
   5: { status: 400, words: 'Content-Length is not a number of bytes' },
   6: { status: 400, words: 'Content-Length and Transfer-Encoding exclude each other' },
-  7: { status: 400, words: 'Transfer-Encoding other than "chunked" is not supported' },
+  7: { status: 400, words: 'Transfer-Encoding must be exactly "chunked", and given once' },
   8: { status: 431, words: 'The request head is too large' },
   9: { status: 400, words: 'Chunk extensions are not supported' },
   10: { status: 400, words: 'A chunk size is malformed' },
   11: { status: 400, words: 'A chunk does not end where its size says' },
   12: { status: 400, words: 'Trailers are not supported' },
-  13: { status: 505, words: 'HTTP/1.1 only' },
+  13: { status: 505, words: 'Only HTTP/1.1 is accepted, with a path as the target' },
 };
 
 /** Finds a refusal by its number in `native/sockets/framing.h`. An unknown number counts as a malformed header line. */
@@ -73,7 +73,7 @@ export function judgeFraming(
   }
   if (contentLengthCount > 0) return refuse('Content-Length and Transfer-Encoding exclude each other');
   if (transferEncodingCount > 1 || transferEncoding !== 'chunked') {
-    return refuse('Transfer-Encoding other than "chunked" is not supported');
+    return refuse('Transfer-Encoding must be exactly "chunked", and given once');
   }
   return CHUNKED;
 }

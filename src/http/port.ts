@@ -61,8 +61,8 @@ const REASONS: Readonly<Record<string, string>> = {
  */
 export function describeListenError(host: string, port: number, cause?: unknown): Error {
   const code = (cause as NodeJS.ErrnoException | undefined)?.code ?? 'EADDRINUSE';
-  const reason = REASONS[code] ?? `it was refused (${code})`;
-  const words = `cannot listen on ${host}:${port}: ${reason}; HOST and PORT choose another one, GW_HOST and GW_PORT the gateway's, GW_PROXY_HOST and GW_PROXY_PORT the proxy's`;
+  const reason = REASONS[code] ?? `the system refuses the address (${code})`;
+  const words = `cannot listen on ${host}:${port}: ${reason}; HOST and PORT choose another address, GW_HOST and GW_PORT the gateway's, GW_PROXY_HOST and GW_PROXY_PORT the proxy's`;
   return Object.assign(new Error(words, { cause }), { code });
 }
 

@@ -26,7 +26,8 @@ let loaded: { kind: ServerKind; native: NativeModule | null } | null = null;
 export async function loadServer(wanted: ServerKind | 'auto' = 'auto'): Promise<ServerKind> {
   if (loaded !== null && (wanted === 'auto' || wanted === loaded.kind)) return loaded.kind;
   const native = wanted === 'node' ? null : await loadNative();
-  if (native === null && wanted === 'uwebsockets') throw new Error('uWebSockets.js has no binary here');
+  if (native === null && wanted === 'uwebsockets')
+    throw new Error('uWebSockets.js has no loadable binary for this machine: set HTTP_SERVER=node');
   loaded = { kind: native === null ? 'node' : 'uwebsockets', native };
   return loaded.kind;
 }

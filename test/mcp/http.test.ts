@@ -98,7 +98,10 @@ describe('access to the MCP endpoint', () => {
     'is refused to a page of %s, even with a key',
     async (origin) => {
       const { status, headers, body } = await send(PING, { headers: { origin } });
-      expect({ status, body }).toEqual({ status: 403, body: { detail: 'This origin is not allowed' } });
+      expect({ status, body }).toEqual({
+        status: 403,
+        body: { detail: 'This origin is not allowed: CORS_ALLOWED_ORIGINS must contain the origin' },
+      });
       expect(headers['access-control-allow-origin']).toBeUndefined();
     },
   );
