@@ -100,7 +100,7 @@ export function alertHandlers({
       };
       await accounts.transact((tx) => {
         if (tx.alerts.list(org_id).length >= ALERT_BOUNDS.alerts)
-          throw new CatalogueError('conflict', `There are ${ALERT_BOUNDS.alerts} alerts already`);
+          throw new CatalogueError('conflict', `${ALERT_BOUNDS.alerts} alerts exist: delete one first`);
         tx.alerts.put(alert, change);
       });
       return answer(alert);
@@ -248,7 +248,7 @@ function readDestinations(
     if (destination.id !== undefined && before === undefined)
       throw valueViolation(
         ['body', 'destinations', at, 'id'],
-        'the alert has no such destination',
+        'the alert has no such destination, or its id is given twice',
         destination.id,
       );
     const read = readDestination(destination, before, at, targets);
@@ -286,7 +286,7 @@ function readDestination(
  * error was found.
  */
 function findAddressFault(text: string, targets: AlertServices['targets']): string | null {
-  if (!URL.canParse(text)) return 'a webhook must have an address';
+  if (!URL.canParse(text)) return 'a webhook needs an address, a complete URL';
   const url = new URL(text);
   if (url.protocol !== 'https:' && url.protocol !== 'http:')
     return 'the address must begin with http:// or https://';

@@ -62,7 +62,8 @@ export function apiKeyHandlers(services: ApiKeyServices): UserHandlersOf<typeof 
     rotateKey: async ({ user, params, body, request, now_ms }) => {
       const { org_id, shown } = await accounts.transact((tx) => {
         const key = requireKey(tx, user, params.key_id, 'keys.rotate');
-        if (isEnded(key, now_ms)) throw new CatalogueError('conflict', 'The key is revoked');
+        if (isEnded(key, now_ms))
+          throw new CatalogueError('conflict', 'The key is revoked or has expired: make a new one');
         const { org_id, project_id, name } = key;
         const mode = key.prefix.startsWith('svc_test_') ? 'test' : 'live';
         const successor = makeKey({ org_id, project_id, name, created_by: user.id }, mode, now_ms);

@@ -74,7 +74,7 @@ export function billingHandlers({
       const { org_id } = chooseOrganization(accounts, user, query.org_id, 'billing.change');
       if (processor === null) throw new CatalogueError('unavailable', 'Billing is not configured');
       const plan = planOfLookupKey(query.lookup_key, Object.keys(plan_caps));
-      if (plan === null) throw new CatalogueError('not_found', 'No price has this lookup_key');
+      if (plan === null) throw new CatalogueError('not_found', 'No plan has this lookup_key');
       const session = await processor.createCheckout({
         org_id,
         plan,

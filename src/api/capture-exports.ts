@@ -45,7 +45,7 @@ export function captureExportHandlers(
       const answer = await ask(question);
       if (isWhole(answer)) return answer;
       if (waited_ms >= WAIT_MS.most)
-        throw new CatalogueError('unavailable', 'Older captures are still being read');
+        throw new CatalogueError('unavailable', 'Older captures are still being read: try again later');
       await pause(WAIT_MS.pause);
     }
   };

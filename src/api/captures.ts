@@ -129,7 +129,7 @@ export function captureHandlers({
     readStudentReport: async () => jsonReply(200, await student(), [['cache-control', 'no-store']]),
     nameStudentAgent: async ({ body: { agent, name } }) => {
       if (name !== null && cleanAgentName(name) === '')
-        throw valueViolation(['body', 'name'], 'it contains no visible characters', name);
+        throw valueViolation(['body', 'name'], 'the name has no visible characters', name);
       const named = await nameAgent(agent, name);
       if (named === null) throw new CatalogueError('not_found', 'The student has no such agent variant');
       return jsonReply(200, named, [['cache-control', 'no-store']]);

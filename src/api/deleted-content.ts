@@ -129,7 +129,8 @@ export class DeletedContent {
     for (;;) {
       const found = accounts.patterns.listOf(tier, org_id, project_id, RETENTION.rows);
       if (found.length === 0) break;
-      if (this.#patterns === null) throw new CatalogueError('unavailable', 'No vector store is configured');
+      if (this.#patterns === null)
+        throw new CatalogueError('unavailable', 'No vector store is configured (VECTOR_STORE_URL)');
       const scope: PatternScope = { tier, org_id, project_id: found[0]!.project_id };
       const meant = found.filter((pattern) => pattern.project_id === scope.project_id);
       await this.#patterns.remove(

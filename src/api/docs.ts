@@ -47,7 +47,7 @@ ${renderCurl('/v1/monitor/runs/run-1/finish', 'finishRun')}</pre>
 <p>Or here: give a key, open an operation below and press Send.</p>
 <div data-script hidden><form id="key-form"><label>API key, or a signed-in user’s token
 <input id="key" type="password" autocomplete="off" spellcheck="false" aria-describedby="key-note"></label></form>
-<p id="key-note" class="faint">It stays in this tab until you close it (sessionStorage), and is sent only to this address. Requests sent from here take effect.</p></div>`;
+<p id="key-note" class="faint">The key stays in this tab until you close the tab (sessionStorage), and is sent only to this address. Requests sent from here take effect.</p></div>`;
 
 /** Renders the page. @param document output of {@link describeApi} */
 export function renderDocs(document: Json, version: string): string {

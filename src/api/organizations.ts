@@ -174,9 +174,9 @@ function invitationHandlers({
     invite: async ({ user, params, body, request, now_ms }) => ({
       body: await accounts.transact((tx) => {
         const own = requireRole(tx, user, params.org_id, 'invitations.create');
-        if (!isAtLeast(own, body.role)) throw new CatalogueError('forbidden', 'Above your own role');
+        if (!isAtLeast(own, body.role)) throw new CatalogueError('forbidden', 'The role is above your own');
         if (hasMember(tx, params.org_id, body.email))
-          throw new CatalogueError('conflict', 'Already a member of this organization');
+          throw new CatalogueError('conflict', 'A member of this organization has this address already');
         const fields = { org_id: params.org_id, email: body.email, role: body.role, invited_by: user.id };
         const { invitation, created } = tx.invitations.invite(fields, now_ms);
         if (created)

@@ -158,7 +158,7 @@ class Intake {
       const steps = run.steps.slice(0, left);
       left -= steps.length;
       if (steps.length < run.steps.length)
-        reject(run.steps.length - steps.length, `A request may hold ${OTLP_BOUNDS.steps} tool calls`);
+        reject(run.steps.length - steps.length, `A request may hold at most ${OTLP_BOUNDS.steps} tool calls`);
       try {
         await this.#logRun(tenant, run, steps, reject);
       } catch (thrown) {

@@ -125,7 +125,7 @@ function changeHandlers(services: PatternServices): Pick<Handlers, 'deletePatter
     importPatterns: async ({ tenant, body, request }) => {
       const actor = tenantAuditActor(tenant, request);
       if (body.tier === 'e3' && tenant.actor.type !== 'static')
-        throw new CatalogueError('forbidden', 'Universal patterns are the operator’s');
+        throw new CatalogueError('forbidden', 'Only the operator may change universal patterns');
       if (index === null)
         throw new CatalogueError('unavailable', 'No vector store is configured (VECTOR_STORE_URL)');
       const scope =
@@ -162,7 +162,8 @@ function changeHandlers(services: PatternServices): Pick<Handlers, 'deletePatter
  *   again
  */
 function checkUniversal(patterns: PatternReads, { actor }: Tenant, patternId: string): void {
-  if (actor.type !== 'static') throw new CatalogueError('forbidden', 'Universal patterns are the operator’s');
+  if (actor.type !== 'static')
+    throw new CatalogueError('forbidden', 'Only the operator may change universal patterns');
   if (patterns.isStarter(patternId))
     throw new CatalogueError('conflict', 'A starter pattern comes with the product; it cannot be deleted');
 }

@@ -158,7 +158,10 @@ function judgeFailure(
 ): unknown {
   const isFailure = thrown instanceof CatalogueError && thrown.code === 'unauthenticated';
   if (!isFailure || failed_sign_ins === undefined || failed_sign_ins.take(address)) return thrown;
-  return new CatalogueError('rate_limited', 'Too many failed authentications');
+  return new CatalogueError(
+    'rate_limited',
+    'Too many failed authentications from this address; try again later',
+  );
 }
 
 interface NamedTenant {

@@ -37,7 +37,7 @@ function readQuery(given: string): string {
   const query = given.trim();
   if (query === '') throw valueViolation(['body', 'query'], 'the query is empty', given);
   if (maskSecrets(query) !== query)
-    throw valueViolation(['body', 'query'], 'it contains what looks like a key or a password', null);
+    throw valueViolation(['body', 'query'], 'the query contains what looks like a key or a password', null);
   try {
     parseRunQuery(query);
   } catch (thrown) {

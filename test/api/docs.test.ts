@@ -103,7 +103,7 @@ describe('the page /docs', () => {
       const before = page.slice(0, page.indexOf(field));
       expect(before.lastIndexOf('<label>'), field).toBeGreaterThan(before.lastIndexOf('</label>'));
     }
-    expect(page).toContain('It stays in this tab until you close it (sessionStorage)');
+    expect(page).toContain('The key stays in this tab until you close the tab (sessionStorage)');
   });
 });
 
