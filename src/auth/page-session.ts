@@ -87,7 +87,10 @@ function readCookie(request: Asked): string | undefined {
  */
 export function writeCookie(request: Asked, token: string, isSecure: boolean, nowMs: number): string {
   if (token.length > SESSION_COOKIE_CHARACTERS || !TOKEN.test(token))
-    throw new CatalogueError('body_too_large', 'The token is too long for a session cookie');
+    throw new CatalogueError(
+      'body_too_large',
+      'The token is too long for a session cookie, or has characters that cookies cannot have',
+    );
   const { exp = 0 } = decodeJwt(token);
   const age_s = Math.max(0, Math.floor(exp - nowMs / 1_000));
   return formatCookie(nameCookie(request), token, age_s, isSecure);

@@ -84,7 +84,7 @@ export class UserTokens implements CredentialKind {
       claims = await this.#verify(token);
     } catch (thrown) {
       if (isTokenFault(thrown)) return null;
-      throw new CatalogueError('unavailable', 'The identity provider cannot be reached now', {
+      throw new CatalogueError('unavailable', 'The keys of the identity provider cannot be read now', {
         cause: thrown,
       });
     }
@@ -126,7 +126,7 @@ function publishedKeys(url: URL, clock: Clock): JWTVerifyGetKey {
       try {
         const answer = await fetch(address, init);
         const body = answer.ok ? await readBounded(answer) : null;
-        if (body === null) throw new Error(`the identity provider answered ${answer.status}`);
+        if (body === null) throw new Error(describeRefusal(answer));
         refreshMs = clock.monotonicMs() + JWKS_REFRESH_MS;
         return new Response(body, { status: 200 });
       } catch (thrown) {
@@ -140,6 +140,13 @@ function publishedKeys(url: URL, clock: Clock): JWTVerifyGetKey {
     if (isOld && clock.monotonicMs() >= askAgainMs) keys.reload().catch(() => {});
     return keys(header, token);
   };
+}
+
+/** Describes why a response is not used as the list of keys. */
+function describeRefusal({ ok, status }: Response): string {
+  return ok
+    ? `the identity provider's list of keys has over ${JWKS_BYTES_MAX} bytes`
+    : `the identity provider answered ${status}`;
 }
 
 /** Reads the body of a response; null for one that is too large for a list of keys. */
