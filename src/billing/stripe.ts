@@ -49,7 +49,7 @@ export class StripeProcessor implements PaymentProcessor {
       this.#stripe.prices.list({ lookup_keys: [lookup_key], active: true, limit: 1 }),
     );
     const price = prices.data[0];
-    if (price === undefined) throw new CatalogueError('not_found', 'No price has this lookup_key');
+    if (price === undefined) throw new CatalogueError('not_found', 'No active price has this lookup_key');
     const metadata = { org_id, plan };
     const anybody = email === null ? {} : { customer_email: email };
     const create = (payer: { customer: string } | { customer_email?: string }) =>
@@ -131,7 +131,11 @@ export class StripeProcessor implements PaymentProcessor {
       if (isMissing(thrown))
         throw new CatalogueError('not_found', 'The payment processor has no such object');
       const cause = new Error(`the payment processor: ${describeFailure(thrown)}`);
-      throw new CatalogueError('unavailable', 'The payment processor cannot be reached now', { cause });
+      throw new CatalogueError(
+        'unavailable',
+        'The payment processor does not answer, or refuses the request',
+        { cause },
+      );
     } finally {
       clearTimeout(timer);
     }
@@ -159,13 +163,14 @@ export class StripeWebhooks implements WebhookVerifier {
 
   verify(body: Uint8Array, signature: string | undefined, kind: 'full' | 'thin'): ProcessorEvent {
     const secret = this.#secrets[kind];
-    if (secret === null) throw new CatalogueError('unavailable', 'No webhook secret is configured');
+    if (secret === null)
+      throw new CatalogueError('unavailable', `No secret for ${kind} webhook events is configured`);
     const text = Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString();
     try {
       if (signature === undefined || signature === '') throw new Error('missing');
       Stripe.webhooks.signature!.verifyHeader(text, signature, secret, WEBHOOK_TOLERANCE_S);
     } catch {
-      throw new CatalogueError('malformed_request', 'The Stripe-Signature is missing or invalid');
+      throw new CatalogueError('malformed_request', 'The Stripe-Signature is missing, invalid or too old');
     }
     const event = readEvent(text);
     if (event === null) throw new CatalogueError('malformed_request', 'The body is not an event');
