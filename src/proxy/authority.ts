@@ -186,7 +186,8 @@ function readKey(file: string): string | null {
   }
   try {
     const stat = fstatSync(descriptor);
-    if (!stat.isFile() || stat.size > FILE_BYTES_MAX) throw refuse(`${file} is not a regular file`);
+    if (!stat.isFile() || stat.size > FILE_BYTES_MAX)
+      throw refuse(`${file} is not a regular file, or is too large for a key`);
     if (process.platform !== 'win32' && (stat.mode & REFUSED_RIGHTS) !== 0)
       throw refuse(
         `other users can read or change ${file}, and could impersonate the proxy's hosts to your clients: run chmod 600 on it`,

@@ -61,11 +61,15 @@ interface Refusal {
 }
 
 const REFUSALS = {
-  request: { status: '400 Bad Request', why: 'request', words: 'CONNECT needs host:port' },
+  request: {
+    status: '400 Bad Request',
+    why: 'request',
+    words: 'CONNECT needs a valid host:port, and no body',
+  },
   credential: {
     status: '407 Proxy Authentication Required',
     why: 'credential',
-    words: 'This proxy needs a key: http://any:KEY@host:port',
+    words: 'This proxy needs a valid key: http://any:KEY@host:port',
     headers: 'Proxy-Authenticate: Basic realm="understudy"\r\n',
   },
   address: { status: '403 Forbidden', why: 'address', words: 'This proxy does not allow that destination' },
@@ -308,7 +312,7 @@ export class ProxyServer {
       answer(socket, '431 Request Header Fields Too Large', 'The head is too large\n');
     else if (code === 'ERR_HTTP_REQUEST_TIMEOUT')
       answer(socket, '408 Request Timeout', 'The head came too slowly\n');
-    else answer(socket, '400 Bad Request', 'This is not a request for a proxy\n');
+    else answer(socket, '400 Bad Request', 'The request is malformed\n');
   }
 }
 

@@ -51,7 +51,7 @@ export async function agreeWithClient(
     // Checked here too, because a client may name no host, and because the callback above is not called for a resumed
     // session.
     if (!isSame((socket as unknown as { servername: unknown }).servername, host))
-      throw new Error('another host than that of CONNECT');
+      throw new Error('no server name, or another one than the host of CONNECT');
   } catch (thrown) {
     socket.destroy();
     client.destroy();
