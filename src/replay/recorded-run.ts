@@ -134,7 +134,7 @@ function readExchange(source: ExchangeSource, record: ExchangeRecord, turn: numb
 
 function findProblem({ truncated, status, request, response }: ExchangeRecord): string {
   const withheld = ({ withheld: cause }: ExchangeSide): boolean => cause !== undefined;
-  if (withheld(request) || withheld(response)) return 'its body was not stored';
+  if (withheld(request) || withheld(response)) return 'one of its bodies was not stored';
   if (truncated) return 'its stored bodies are cut';
   return status === 101 ? 'it is a WebSocket' : '';
 }

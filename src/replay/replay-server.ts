@@ -164,7 +164,7 @@ export class ReplayServer {
       const status = await forwardLive(request, asked, response, live);
       this.#options.tell({ type: 'live', turn, status, problem: '' });
     } catch (error) {
-      const problem = `${live.base_url} does not answer: ${(error as Error).message}`;
+      const problem = `the request to ${live.base_url} failed: ${(error as Error).message}`;
       this.#options.tell({ type: 'live', turn, status: null, problem });
       if (response.headersSent) response.destroy();
       else refuse(response, 502, problem);

@@ -246,7 +246,7 @@ describe('a fork', () => {
     const live = { base_url: 'http://127.0.0.1:1', run_id: 'forked', fork_of, model: null };
     const { server } = await replay('work', { from_turn: 1, live });
     const error = await rejection(messages(server.url).messages.create(ask('think')));
-    expect(error.message).toContain('http://127.0.0.1:1 does not answer');
+    expect(error.message).toContain('the request to http://127.0.0.1:1 failed');
   });
 });
 
