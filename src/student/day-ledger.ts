@@ -223,7 +223,7 @@ export class KeptLedger {
     } catch (error) {
       log.warn(
         { reason: (error as Error).message },
-        'the ledger of the student cannot be read and starts empty',
+        'the ledger of the student cannot be read: it starts empty, and will replace the file',
       );
     }
     return new KeptLedger(path, log, kept);
@@ -269,7 +269,10 @@ export class KeptLedger {
     this.#saving = this.#saving
       .then(() => writeWhole(path, JSON.stringify({ format: FORMAT, days: this.#ledger.copy() })))
       .catch((error: unknown) =>
-        this.#log.warn({ reason: (error as Error).message }, 'the ledger of the student could not be kept'),
+        this.#log.warn(
+          { reason: (error as Error).message },
+          'the ledger of the student could not be written: a restart now would lose the latest counts',
+        ),
       );
   }
 }

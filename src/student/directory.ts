@@ -142,7 +142,11 @@ export async function readStudentFile(directory: string, file: StudentFile): Pro
   const path = join(directory, file.name);
   const bytes = await readBounded(path, STUDENT_BOUNDS.file_bytes);
   if (bytes === null)
-    throw new StudentDirectoryError('damaged', path, `missing, though ${MANIFEST_NAME} names it`);
+    throw new StudentDirectoryError(
+      'damaged',
+      path,
+      `missing, though ${MANIFEST_NAME} names it; distil again`,
+    );
   if (bytes.byteLength !== file.bytes) {
     const why = `has ${bytes.byteLength} bytes, ${MANIFEST_NAME} says ${file.bytes}; distil again`;
     throw new StudentDirectoryError('damaged', path, why);
@@ -166,7 +170,7 @@ export async function checkForWaiting(directory: string): Promise<void> {
   const names = await listNames(directory);
   const foreign = names.find((name) => !OWN_NAME.test(name));
   if (foreign === undefined || names.includes(MANIFEST_NAME)) return;
-  const why = `no ${MANIFEST_NAME} in it, and something else (${JSON.stringify(foreign.slice(0, 80))}); understudy distill --out makes one`;
+  const why = `no ${MANIFEST_NAME} in it, and something else (${JSON.stringify(foreign.slice(0, 80))}): name another directory`;
   throw new StudentDirectoryError('foreign', directory, why);
 }
 

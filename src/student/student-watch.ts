@@ -157,7 +157,10 @@ export class StudentWatch {
     this.#saving = this.#saving
       .then(() => writeWatchFile(path, this.#watch.copy()))
       .catch((error: unknown) =>
-        log.warn({ reason: (error as Error).message }, 'the watch file could not be written'),
+        log.warn(
+          { reason: (error as Error).message },
+          'the watch file could not be written: a restart now would lose the latest audits and suspensions',
+        ),
       );
   }
 }

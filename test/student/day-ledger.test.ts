@@ -83,7 +83,9 @@ it('the ledger is stored in a file, and continues from it', async () => {
   writeFileSync(path, '{"format":');
   await expect(readLedgerFile(path)).rejects.toThrow(/damaged/);
   const third = await KeptLedger.open(path, log);
-  expect(told).toEqual(['the ledger of the student cannot be read and starts empty']);
+  expect(told).toEqual([
+    'the ledger of the student cannot be read: it starts empty, and will replace the file',
+  ]);
   third.takeOver(second.copy());
   await third.flush();
   expect(JSON.parse(readFileSync(path, 'utf8')).days).toHaveLength(1);

@@ -269,7 +269,10 @@ export function readManifest(text: string): StudentManifest | ManifestFault {
   if (format !== STUDENT_FORMAT) {
     const isOurs = typeof format === 'string' && /^svc_student_v\d{1,6}$/.test(format);
     if (isOurs)
-      return { fault: 'newer', words: `has the format ${format}; this version reads ${STUDENT_FORMAT}` };
+      return {
+        fault: 'newer',
+        words: `has the format ${format}; this version reads ${STUDENT_FORMAT}; distil again`,
+      };
     return { fault: 'foreign', words: `not a student's manifest (its format is not ${STUDENT_FORMAT})` };
   }
   const parsed = manifest.safeParse(value);
