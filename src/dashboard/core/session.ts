@@ -89,7 +89,8 @@ export function rolesToGive(): Role[] {
 
 export function noteSignedOut(): void {
   if (sessionState.peek() === 'signed_in')
-    signInReason.value = 'You were signed out: the session has ended, or the server’s secret has changed.';
+    signInReason.value =
+      'You were signed out: the session has ended, your account was deleted, or the server’s secret has changed.';
   bootstrap.value = null;
   roleRead.value = null;
   isOperator.value = false;

@@ -193,7 +193,7 @@ function AlertPanels({ alert, refresh }: { alert: Alert; refresh: () => void }) 
         ) : (
           <p>
             <b>{state.value === null ? 'Not known' : formatFigure(alert.measure, state.value)}</b>, checked{' '}
-            <Time at={state.looked_at} />. It {state.is_firing ? 'fired' : 'became quiet'}{' '}
+            <Time at={state.looked_at} />. The alert {state.is_firing ? 'fired' : 'became quiet'}{' '}
             <Time at={state.since} />.{' '}
             {state.problem === '' ? null : <span class="faint">{state.problem}</span>}
           </p>

@@ -19,7 +19,7 @@ export function AuditPage() {
         <AuditList />
       ) : (
         <Panel>
-          <Empty title="Admins and owners of the organization can read it." />
+          <Empty title="Only admins and owners of the organization can read the audit log." />
         </Panel>
       )}
     </>

@@ -269,7 +269,7 @@ function Turns({ a, b }: { a: ReadConversation; b: ReadConversation }) {
           : `A fork from turn ${fork.turn} on${fork.turn > 1 ? '; the turns before it were replayed' : ''}. `}
         {same === 0
           ? fork === null
-            ? 'No turn before it is the same.'
+            ? 'No turn at the beginning is the same.'
             : ''
           : `${countOf(same, 'turn')} at the beginning ${same === 1 ? 'is' : 'are'} the same, except for the ids of calls.`}
         {left_out === 0

@@ -89,7 +89,7 @@ function memberActions(org: { id: string; name: string }, members: { refresh(): 
     const sure = await ask({
       heading: isSelf ? `Leave ${org.name}?` : `Remove ${member.email}?`,
       text: isSelf
-        ? 'Only an invitation brings you back.'
+        ? 'Only an invitation brings you back. Keys that you made still work.'
         : 'They lose access to the organization at once. Keys that they made still work.',
       button: isSelf ? 'Leave' : 'Remove',
       is_dangerous: true,

@@ -140,7 +140,7 @@ function OrganizationPanel() {
   const leave = async () => {
     const sure = await ask({
       heading: `Leave ${org.name}?`,
-      text: 'Only an invitation brings you back.',
+      text: 'Only an invitation brings you back. Keys that you made still work.',
       button: 'Leave',
       is_dangerous: true,
     });

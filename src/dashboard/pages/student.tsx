@@ -111,7 +111,6 @@ function GoldenRuns({
         <a href={hrefOfCaptured(null, { q: '-is:golden is:captured' })}>
           See which runs are not golden, and why
         </a>
-        {golden >= needed ? ' ' : '. A run counts if it was captured completely and ended by itself. '}
       </p>
     </>
   );

@@ -51,7 +51,7 @@ export function CapturedImage({ media, exchange_id }: { media: Media; exchange_i
  */
 async function findBytes(exchange_id: number, sha256: string): Promise<string | null> {
   if (globalThis.crypto.subtle === undefined)
-    return 'shown only on localhost or over TLS; download the raw body';
+    return 'images are shown only on localhost or over TLS; download the raw body';
   for (const side of ['request', 'response']) {
     const body = await (await send(`GET /capture/exchanges/${exchange_id}/${side}`)).text();
     for (const [text] of body.matchAll(/(?<=")[A-Za-z0-9+/=_-]{64,}(?=")|(?<=base64,)[A-Za-z0-9+/=]{64,}/g)) {

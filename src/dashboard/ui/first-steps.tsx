@@ -71,7 +71,7 @@ function ShownSteps() {
         {gateway === null ? null : (
           <Step isDone={steps.captured} title="Point an agent at the gateway">
             <p>
-              It keeps its own provider key. Requests pass through byte for byte, and appear under{' '}
+              The agent keeps its own provider key. Requests pass through byte for byte, and appear under{' '}
               <a href={hrefOfCaptured(null)}>Runs</a>.
             </p>
             <Tabs
@@ -90,12 +90,13 @@ function ShownSteps() {
         )}
         <Step isDone={steps.key} title="Make an API key">
           <p>
-            Under <a href={hrefOf('keys')}>API keys</a>. It is shown once.
+            Under <a href={hrefOf('keys')}>API keys</a>. A key is shown once.
           </p>
         </Step>
         <Step isDone={steps.run} title="Log a run">
           <p>
-            Each step is answered with its scores. A client library or an integration does it for your agent.
+            Each step is answered with its scores. A client library or an integration logs the steps of your
+            agent.
           </p>
           <Snippet text={firstCalls('svc_live_…')} label="First calls" />
         </Step>

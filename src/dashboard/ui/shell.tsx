@@ -114,7 +114,9 @@ function PageContent({ page, roleRead }: { page: Page; roleRead: Resource<boolea
         {() => (
           <>
             <PageHead title={page.title} />
-            <Empty title="You have no role in this organization.">Choose another one in the menu.</Empty>
+            <Empty title="You have no role in this organization.">
+              Choose another organization in the menu.
+            </Empty>
           </>
         )}
       </Loaded>

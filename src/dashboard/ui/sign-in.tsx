@@ -54,7 +54,7 @@ export function SignIn() {
     } catch (thrown) {
       signInReason.value =
         (thrown as ApiError).status === 401
-          ? 'This is not a token of this server, or it has expired.'
+          ? 'The server refuses this token: another server made it, it has expired, it names no e-mail address, or its account was deleted.'
           : (thrown as Error).message;
     }
   };

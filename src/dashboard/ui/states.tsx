@@ -83,7 +83,7 @@ function describePassing(error: ApiError): string {
     return 'The page tries again automatically, and continues as soon as the server answers.';
   if (error.status === 429) return 'Too many requests at once. The page tries again in a moment.';
   if (error.passes) return 'The page tries again automatically.';
-  if (error.status === 404) return 'It does not exist, or you may not see it.';
+  if (error.status === 404) return 'The requested object does not exist, or you may not see it.';
   return error.status === 403 ? error.message : '';
 }
 

@@ -25,7 +25,7 @@ export function StudentAgents({ agents, refresh }: { agents: readonly Agent[]; r
   return (
     <Panel
       title="Agent variants"
-      sub="A variant is an agent with one model, one set of tools and settings, and one system prompt. You can name it."
+      sub="A variant is an agent with one model, one set of tools and settings, and one system prompt. You can name each variant."
     >
       <div class="student-agents">
         {agents.map((agent) => (

@@ -186,7 +186,7 @@ function Trouble({ turn }: { turn: CapturedTurn }) {
         </p>
       ) : null}
       {undecodable || problem !== '' ? (
-        <p class="trouble soft">Parts of it cannot be read: {problem || 'unreadable'}</p>
+        <p class="trouble soft">Parts of this turn cannot be read: {problem || 'unreadable'}</p>
       ) : null}
       {is_cut ? (
         <p class="trouble soft">Too large to be shown here: the raw bodies below have the rest.</p>
