@@ -165,7 +165,7 @@ describe.runIf(isWatched)('a process at the limit of descriptors', () => {
     await last.write(GET);
     expect((await last.readAnswer()).status).toBe(200);
     last.socket.destroy();
-    expect(child.stderr.match(/ulimit -n/g)).toHaveLength(1);
+    expect(child.stderr.match(/ulimit -n is/g)).toHaveLength(1);
     const stats = (await (await fetch(`http://127.0.0.1:${port}/__gw/stats`)).json()) as {
       connections: { accept_pauses: number };
     };
