@@ -3,7 +3,7 @@
  * same, even if its base was erased.
  */
 import { randomBytes } from 'node:crypto';
-import { existsSync, readdirSync } from 'node:fs';
+import { closeSync, existsSync, openSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -12,6 +12,8 @@ import { decodeExchange } from '../../src/providers/decode.ts';
 import { CaptureLog } from '../../src/storage/capture/log.ts';
 import { CaptureReader } from '../../src/storage/capture/reader.ts';
 import { ErasureError, type ErasureTarget, eraseCaptured } from '../../src/storage/erasure.ts';
+import { readHeads } from '../../src/storage/lmdb/file-head.ts';
+import { walkUsedPages } from '../../src/storage/lmdb/used-pages.ts';
 import { claimWriter } from '../../src/storage/writer-claim.ts';
 import { findAnywhere, makeExchange } from './captured.ts';
 import { makeFolder } from './folder.ts';
@@ -213,6 +215,31 @@ describe('an erased run', () => {
       ),
       { numRuns: 12 },
     );
+  });
+});
+
+describe('a sealed file', () => {
+  it('has no bytes of earlier states within its pages, so an erasure need not overwrite them', async () => {
+    const captured = new Captured();
+    for (let n = 0; n < 40; n++)
+      await captured.append(turn(`run-${n}`, 2, randomBytes(300).toString('hex')), turn(`run-${n}`, 3));
+    await (await captured.log()).rotate();
+    await captured.close();
+    const name = readdirSync(captured.folder).find((found) => found.endsWith('.1-80.mdb'))!;
+    const bytes = readFileSync(join(captured.folder, name));
+    const file = openSync(join(captured.folder, name), 'r');
+    let unused = 0;
+    for (const { first, unused_from, unused_to } of walkUsedPages(
+      file,
+      readHeads(file, name)[0],
+      () => true,
+    )) {
+      const at = first * 4_096;
+      unused += unused_to - unused_from;
+      expect(bytes.subarray(at + unused_from, at + unused_to).some((byte) => byte !== 0)).toBe(false);
+    }
+    closeSync(file);
+    expect(unused).toBeGreaterThan(10_000);
   });
 });
 

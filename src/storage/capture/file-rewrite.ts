@@ -8,6 +8,7 @@ import { SealError } from '../../std/data-key.ts';
 import { namePlace } from '../../std/file-place.ts';
 import { syncPath } from '../../std/synced-path.ts';
 import { checkRoom, copyNewestHead, HEAD_AT } from '../lmdb/file-head.ts';
+import { wipeCopiedPages } from '../lmdb/unused-bytes.ts';
 import { RowBatch } from '../row-batch.ts';
 import { closeBlock, openBlock } from './block-sealing.ts';
 import { cutBlock, isInPieces, joinBlock, readRawPlace } from './codec.ts';
@@ -45,6 +46,7 @@ export async function rewriteCaptureFile(rewrite: FileRewrite): Promise<number> 
       await target.root.close();
     }
     equalizeHeads(copy);
+    if (is_sealed) await wipeCopiedPages(copy, async () => await tell(0));
     syncPath(copy);
     rmSync(`${copy}-lock`, { force: true });
     if (is_sealed) makeReadOnly(copy);

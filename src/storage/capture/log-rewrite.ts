@@ -25,6 +25,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { DataKey, SealError } from '../../std/data-key.ts';
 import { refuseWithoutRoom } from '../../std/file-place.ts';
 import { syncPath } from '../../std/synced-path.ts';
+import { wipeCopiedPages } from '../lmdb/unused-bytes.ts';
 import { nameAttachment, openAttachment, sealAttachment } from './attachments.ts';
 import { type CaptureKeys, type KeyChange, readCaptureKeys, writeKeyChange } from './capture-keys.ts';
 import { equalizeHeads, removeDatabase, rewriteCaptureFile } from './file-rewrite.ts';
@@ -124,6 +125,7 @@ export async function compactSealed(
     await closeEnv(env);
   }
   equalizeHeads(copy);
+  await wipeCopiedPages(copy, () => pause(PAUSE_MS));
   syncPath(copy);
   makeReadOnly(copy);
   await putInPlace(log, copy, path);

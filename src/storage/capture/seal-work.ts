@@ -9,6 +9,7 @@ import { dirname } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { syncPath } from '../../std/synced-path.ts';
 import { removeCheckpoint } from '../lmdb/checkpoint.ts';
+import { wipeCopiedPages } from '../lmdb/unused-bytes.ts';
 import { BlockReader } from './blocks.ts';
 import { listEarlyKeys } from './early-facts.ts';
 import { ExchangeIndex } from './exchange-index.ts';
@@ -68,11 +69,14 @@ export function sealHere(
     await repackAll(path, rawFolder(path), events.released, data_key, pause);
     if (completes_index && decode !== null) await completeIndex(job, decode, events, pause);
     await dropEarlyFacts(job);
-    await copyCompacted(job);
+    await copyCompacted(job, pause);
   };
 }
 
-async function copyCompacted({ path, target, data_key }: SealJob): Promise<void> {
+async function copyCompacted(
+  { path, target, data_key }: SealJob,
+  pause: (tookMs: number) => Promise<void>,
+): Promise<void> {
   const partial = `${target}.part`;
   rmSync(partial, { force: true });
   const env = openCaptureEnv(path, 'read', data_key);
@@ -81,6 +85,7 @@ async function copyCompacted({ path, target, data_key }: SealJob): Promise<void>
   } finally {
     await env.root.close();
   }
+  await wipeCopiedPages(partial, pause);
   syncPath(partial);
   makeReadOnly(partial);
   renameSync(partial, target);

@@ -10,14 +10,14 @@
  * removal. It must then reopen the file, because LMDB fills the free space of new pages with the former content of its
  * buffers. Step 2 stops the writes for one portion of pages after the other. Before a portion, it waits until no reader
  * has an earlier snapshot open, and fails after a minute.
- * Memory: one byte for each page of the file. Capture process, command line.
+ * Memory: one byte for each page of the file. Capture process, sealing thread, command line.
  */
 import { closeSync, constants, fdatasyncSync, fstatSync, openSync, readSync, writeSync } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
 import { open, type RootDatabase } from 'lmdb';
 import { type FileHead, readHeads } from './file-head.ts';
 import { listSnapshots } from './snapshots.ts';
-import { walkUsedPages } from './used-pages.ts';
+import { DamagedTreeError, walkUsedPages } from './used-pages.ts';
 
 /** Duration of a slice of work, and of the pause after it. */
 const SLICE_MS = 5;
@@ -65,6 +65,30 @@ export async function wipeUnusedBytes(path: string, hold: Hold): Promise<void> {
   }
 }
 
+/**
+ * Overwrites the unused bytes within the used pages of a new copy, which must be closed. LMDB copies these bytes with
+ * each page. Without this call, the first `wipeUnusedBytes` would write to most pages of the file. Does not sync the
+ * file.
+ * @param rest called after each slice of work with its duration, ms; lets other work of the thread run
+ * @throws a file system error; what `rest` throws. A damaged file keeps its bytes from the damage on.
+ */
+export async function wipeCopiedPages(path: string, rest: (tookMs: number) => Promise<void>): Promise<void> {
+  const file = openSync(path, constants.O_RDWR);
+  try {
+    let start = performance.now();
+    for (const _ of zeroPages(file, readHeads(file, path)[0])) {
+      const tookMs = performance.now() - start;
+      if (tookMs < SLICE_MS) continue;
+      await rest(tookMs);
+      start = performance.now();
+    }
+  } catch (thrown) {
+    if (!(thrown instanceof DamagedTreeError)) throw thrown;
+  } finally {
+    closeSync(file);
+  }
+}
+
 class UnusedBytes {
   readonly #path: string;
   readonly #file: number;
@@ -100,12 +124,9 @@ class UnusedBytes {
     const { page_size } = head;
     this.#used = new Uint8Array(Math.floor(fstatSync(this.#file).size / page_size));
     this.#used.fill(1, 0, HEAD_PAGES);
-    const page = Buffer.alloc(page_size);
     let until = performance.now() + SLICE_MS;
-    for (const { first, count, unused_from, unused_to } of walkUsedPages(this.#file, head, () => true)) {
+    for (const { first, count } of zeroPages(this.#file, head)) {
       this.#used.fill(1, first, first + count);
-      for (let at = unused_from; at < unused_to; at += page_size)
-        this.#zero(first * page_size + at, page.subarray(0, Math.min(page_size, unused_to - at)));
       if (performance.now() < until) continue;
       await pause(PAUSE_MS);
       until = performance.now() + SLICE_MS;
@@ -159,7 +180,7 @@ class UnusedBytes {
       while (end < this.#used.length && end - at < most && isFree(end)) end++;
       if (end === at) at = this.#nextFree(at, isFree);
       else {
-        this.#zero(at * pageSize, buffer.subarray(0, (end - at) * pageSize));
+        zero(this.#file, at * pageSize, buffer.subarray(0, (end - at) * pageSize));
         at = end;
       }
     }
@@ -172,16 +193,6 @@ class UnusedBytes {
     return at;
   }
 
-  /**
-   * Writes zeros, unless the bytes are zeros already. @param buffer receives the present bytes; its length is their
-   * number
-   */
-  #zero(at: number, buffer: Buffer): void {
-    const read = readSync(this.#file, buffer, 0, buffer.length, at);
-    if (buffer.compare(ZEROS, 0, read, 0, read) === 0) return;
-    for (let done = 0; done < read; ) done += writeSync(this.#file, ZEROS, 0, read - done, at + done);
-  }
-
   #readHeads(): [FileHead, FileHead] {
     return readHeads(this.#file, this.#path);
   }
@@ -191,4 +202,25 @@ class UnusedBytes {
     this.#root.readerCheck();
     return listSnapshots(this.#root);
   }
+}
+
+/** Overwrites the unused bytes of the pages that a head uses, and yields each of these pages afterwards. */
+function* zeroPages(file: number, head: FileHead): Generator<{ first: number; count: number }> {
+  const { page_size } = head;
+  const page = Buffer.alloc(page_size);
+  for (const { first, count, unused_from, unused_to } of walkUsedPages(file, head, () => true)) {
+    for (let at = unused_from; at < unused_to; at += page_size)
+      zero(file, first * page_size + at, page.subarray(0, Math.min(page_size, unused_to - at)));
+    yield { first, count };
+  }
+}
+
+/**
+ * Writes zeros, unless the bytes are zeros already. @param buffer receives the present bytes; its length is their
+ * number
+ */
+function zero(file: number, at: number, buffer: Buffer): void {
+  const read = readSync(file, buffer, 0, buffer.length, at);
+  if (buffer.compare(ZEROS, 0, read, 0, read) === 0) return;
+  for (let done = 0; done < read; ) done += writeSync(file, ZEROS, 0, read - done, at + done);
 }
