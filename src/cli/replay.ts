@@ -40,7 +40,8 @@ Examples:
   understudy replay checkout-fix-17 --speed 0 -- node agent.mjs
   understudy replay checkout-fix-17 --from 5 --model claude-haiku-4-5 --verify 'npm test' -- node agent.mjs
 
-Exit status: 0 every captured exchange was requested and none differed; 1 otherwise, or COMMAND failed; 2 wrong use.
+Exit status: 0 every request got its captured answer and every captured exchange was requested; 1 otherwise, or
+COMMAND failed; 2 wrong use. With --verify: the exit status of CMD.
 `;
 
 const FLAGS = {
@@ -157,7 +158,7 @@ async function report(
   io: CliIo,
 ): Promise<number> {
   const { unserved, ...counts } = server.result;
-  const isSame = counts.differing === 0 && unserved.length === 0;
+  const isSame = counts.differing + counts.unknown + counts.unplayable + unserved.length === 0;
   if (flags.json) {
     const left = unserved.map(({ id, turn, method, path }) => ({ exchange_id: id, turn, method, path }));
     const result = {
@@ -176,6 +177,7 @@ async function report(
     if (counts.live > 0) parts.push(`${counts.live} live`);
     if (counts.differing > 0) parts.push(`${counts.differing} differed`);
     if (counts.unknown > 0) parts.push(`${counts.unknown} not recorded`);
+    if (counts.unplayable > 0) parts.push(`${counts.unplayable} could not be replayed`);
     if (unserved.length > 0) parts.push(`${unserved.length} not requested`);
     await io.out(`${parts.join(', ')}\n`);
     if (fork !== null) await io.out(`compare both: ${makeHarmlessLine(fork.address)}\n`);

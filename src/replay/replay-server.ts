@@ -46,7 +46,10 @@ interface ReplayResult {
   served: number;
   again: number;
   differing: number;
+  /** Requests for which the run has no exchange, or no further one. */
   unknown: number;
+  /** Requests that got an error although an exchange fits or might fit, for example because its answer was not stored. */
+  unplayable: number;
   live: number;
   unserved: RecordedExchange[];
 }
@@ -56,7 +59,7 @@ export class ReplayServer {
   readonly #options: ReplayOptions;
   readonly #matcher: RequestMatcher;
   readonly #server: Server;
-  readonly #counts = { served: 0, again: 0, differing: 0, unknown: 0, live: 0 };
+  readonly #counts = { served: 0, again: 0, differing: 0, unknown: 0, unplayable: 0, live: 0 };
 
   private constructor(run: RecordedRun, options: ReplayOptions) {
     this.#run = run;
@@ -65,8 +68,9 @@ export class ReplayServer {
     this.#server = createServer((request, response) => {
       this.#answer(request, response).catch((error: Error) => {
         // The error means that the capture cannot be read, or that the agent has disconnected.
-        if (response.headersSent || response.destroyed) response.destroy();
-        else refuse(response, 502, error.message);
+        if (response.headersSent || response.destroyed) return void response.destroy();
+        this.#counts.unplayable += 1;
+        refuse(response, 502, error.message);
       });
     });
   }
@@ -106,7 +110,10 @@ export class ReplayServer {
 
   async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const body = await readBody(request);
-    if (body === null) return refuse(response, 413, `a request may have at most ${REQUEST_BYTES} bytes`);
+    if (body === null) {
+      this.#counts.unplayable += 1;
+      return refuse(response, 413, `a request may have at most ${REQUEST_BYTES} bytes`);
+    }
     const asked: AskedRequest = {
       method: request.method ?? 'GET',
       path: request.url ?? '/',
@@ -129,6 +136,7 @@ export class ReplayServer {
     }
     const { exchange } = match;
     if (exchange.problem !== '') {
+      this.#counts.unplayable += 1;
       this.#options.tell({ type: 'unplayable', exchange });
       return refuse(response, 502, `exchange ${exchange.id} cannot be replayed: ${exchange.problem}`);
     }

@@ -292,6 +292,34 @@ describe('understudy replay', () => {
     });
   });
 
+  it('exits with 1 if a request got no captured answer, and says how many did not', async () => {
+    const requested = `Use the key ${CANARY_KEY} for it.`;
+    const said = JSON.stringify(JSON.stringify(ask(requested)));
+    const end = async (run: string, script: string) => {
+      const argv = ['replay', run, '--db', bench.db, '--speed', '0'];
+      const { code, stdout } = await runHere([
+        ...argv,
+        '--',
+        process.execPath,
+        '--input-type=module',
+        '-e',
+        script,
+      ]);
+      return [code, stdout];
+    };
+    const repeat = `const base = process.env.ANTHROPIC_BASE_URL;
+      const post = () => fetch(base + '/v1/messages', { method: 'POST', body: ${said} });
+      await post();`;
+    expect(await end('secret', repeat)).toEqual([0, '1 of 1 exchanges served\n']);
+    const more = "await fetch(base + '/v1/models'); await fetch(base + '/v1/models');";
+    expect(await end('secret', repeat + more)).toEqual([1, '1 of 1 exchanges served, 2 not recorded\n']);
+    const large = "await fetch(base + '/v1/files', { method: 'POST', body: Buffer.alloc((64 << 20) + 1) });";
+    expect(await end('secret', repeat + large)).toEqual([
+      1,
+      '1 of 1 exchanges served, 1 could not be replayed\n',
+    ]);
+  });
+
   it('cannot continue at a turn that does not exist', async () => {
     const at = (turn: string) => [
       ...['replay', 'secret', '--db', bench.db, '--from', turn, '--', process.execPath, '-e', '0'],
