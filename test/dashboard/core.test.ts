@@ -166,6 +166,36 @@ it('the first difference of two runs is found, ignoring ids of calls and failed 
   ]);
 });
 
+it('two answers differ in an id that a call passes on, but not in ids and signatures of the provider', () => {
+  const answer = (made: string, input: object, result: unknown): object => ({
+    content: [
+      { type: 'thinking', text: 'hm', signature: made, redacted: false },
+      { type: 'tool_call', id: made, name: 'refund', input },
+      { type: 'other', name: 'web_search_tool_result', value: { tool_use_id: made, content: result } },
+    ],
+    messages_added: [
+      {
+        role: 'tool',
+        content: [{ type: 'tool_result', call_id: made, content: [{ type: 'text', text: 'ok' }] }],
+      },
+    ],
+  });
+  const input = { id: 7, order: { id: 'A', call_id: 'c', signature: 's' } };
+  const told = (other: object) =>
+    compareTurns([makeTurn(1, 0, answer('first', input, [{ id: 1 }]))], [makeTurn(2, 1, other)]).pairs.map(
+      ({ asks_differ, answers_differ }) => [asks_differ, answers_differ],
+    );
+  expect(told(answer('second', input, [{ id: 1 }]))).toEqual([[false, false]]);
+  for (const changed of [
+    { ...input, id: 8 },
+    { ...input, order: { ...input.order, id: 'B' } },
+    { ...input, order: { ...input.order, call_id: 'd' } },
+    { ...input, order: { ...input.order, signature: 't' } },
+  ])
+    expect(told(answer('second', changed, [{ id: 1 }]))).toEqual([[false, true]]);
+  expect(told(answer('second', input, [{ id: 2 }]))).toEqual([[false, true]]);
+});
+
 it('a fork is compared with its original from the turn at which it begins', () => {
   const say = (...texts: string[]) => ({
     messages_added: texts.map((text) => ({ role: 'user', content: [{ type: 'text', text }] })),

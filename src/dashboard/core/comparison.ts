@@ -2,7 +2,7 @@
  * Two runs side by side. Turns are paired by their order: the first of both runs, the second of both, and so on. Pure;
  * browser.
  */
-import { blocksOf, type CapturedTurn, type Message } from './captured.ts';
+import { type Block, blocksOf, type CapturedTurn, type Message } from './captured.ts';
 
 export interface ComparedTurns {
   /** null: this run has no such turn. */
@@ -91,9 +91,28 @@ function writeMessages(messages: readonly Message[]): string {
   return JSON.stringify(messages.map(({ role, content }) => [role, writeBlocks(content)]));
 }
 
-/** Writes blocks as JSON, without ids of calls and signatures of thinking, which are different in each answer. */
+/** Fields of a block, or of a provider's own block, whose values the provider makes anew for each answer. */
+const MADE_ANEW: ReadonlySet<string> = new Set([
+  'id',
+  'call_id',
+  'tool_use_id',
+  'signature',
+  'thoughtSignature',
+  'thought_signature',
+]);
+
+/** Writes blocks as JSON, without what the provider makes anew. Fields of the same names in a call's input count. */
 function writeBlocks(content: readonly { type: string }[]): string {
-  return JSON.stringify(blocksOf(content), (key, value: unknown) =>
-    key === 'id' || key === 'call_id' || key === 'signature' ? undefined : value,
-  );
+  return JSON.stringify(blocksOf(content).map(dropMadeAnew));
+}
+
+function dropMadeAnew(block: Block): object {
+  const kept = leaveOut(block);
+  if (block.type === 'tool_result') return { ...kept, content: block.content.map(dropMadeAnew) };
+  return block.type === 'other' ? { ...kept, value: leaveOut(block.value) } : kept;
+}
+
+function leaveOut(value: unknown): object {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return { value };
+  return Object.fromEntries(Object.entries(value).filter(([name]) => !MADE_ANEW.has(name)));
 }
