@@ -33,7 +33,7 @@ import { proposeReckoning } from '../student/model/reckoning.ts';
 
 /** Maximum number of rules of each sort that one value suggests. */
 const CHOSEN = 60;
-const READ = 24;
+const READ = 48;
 const LINED = 24;
 const RECKONED = 24;
 /** Maximum number of ways to find a value in one element of a list. */
@@ -41,7 +41,7 @@ const HITS = 3;
 /** Maximum number of sources that may name an element or a line. */
 const NAMING = 6;
 /** Maximum number of days and times inside texts of a step that are tried as inputs of a computed value. */
-const BASES = 24;
+const BASES = 72;
 /** Maximum number of tools whose calls are counted. */
 const COUNTED = 8;
 /** Maximum number of totals over results that one value suggests. */

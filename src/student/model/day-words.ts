@@ -8,20 +8,56 @@ import { findDates } from './prompt-dates.ts';
 const DAY_MS = 86_400_000;
 
 /**
- * How ambiguous words are read. Golden runs show it: whether `05/03/2026` begins with the day, and whether `next
- * Friday` is the coming Friday or the Friday of the next calendar week.
+ * Which year a date without its year has. `near`: the date is the earliest one that is at most 60 days past. `coming`:
+ * the date is never past. `past`: the date is never ahead.
+ */
+type YearReading = 'near' | 'coming' | 'past';
+
+/**
+ * How ambiguous words are read. Golden runs show it: whether `05/03/2026` begins with the day, whether `next Friday` is
+ * the coming Friday or the Friday of the next calendar week, and which year `30 December` has.
  */
 export interface DayReading {
   is_day_first: boolean;
   is_next_week: boolean;
+  year: YearReading;
 }
 
+const read = (is_day_first: boolean, is_next_week: boolean, year: YearReading): DayReading => ({
+  is_day_first,
+  is_next_week,
+  year,
+});
+
+/**
+ * All readings, the usual one first. A slot keeps only the first readings that no golden run contradicts, and refuses
+ * a step in which these disagree. So readings that differ from the usual one in one respect come before the others.
+ */
 export const DAY_READINGS: readonly DayReading[] = [
-  { is_day_first: false, is_next_week: false },
-  { is_day_first: true, is_next_week: false },
-  { is_day_first: false, is_next_week: true },
-  { is_day_first: true, is_next_week: true },
+  read(false, false, 'near'),
+  read(false, false, 'coming'),
+  read(false, false, 'past'),
+  read(true, false, 'near'),
+  read(false, true, 'near'),
+  read(true, false, 'coming'),
+  read(true, false, 'past'),
+  read(true, true, 'near'),
+  read(false, true, 'coming'),
+  read(false, true, 'past'),
+  read(true, true, 'coming'),
+  read(true, true, 'past'),
 ];
+
+/**
+ * The constant that equals a reading that was stored with a rule. Students of earlier versions stored no year, and read
+ * dates without their year nearly as `near`.
+ */
+export function knownReading({ is_day_first, is_next_week, year = 'near' }: Partial<DayReading>): DayReading {
+  return DAY_READINGS.find(
+    (known) =>
+      known.is_day_first === is_day_first && known.is_next_week === is_next_week && known.year === year,
+  )!;
+}
 
 /** Maximum number of characters of a text that are searched, and of days that are found. */
 const TEXT_CHARACTERS = 3_000;
@@ -41,7 +77,7 @@ const RELATIVE = new RegExp(
 const COUNTS: Readonly<Record<string, number>> = { a: 1, one: 1, two: 2, three: 3 };
 /** The day and month of a date without its year, as `findDates` codes them. */
 const YEARLESS = { from: -100, to: -600 } as const;
-/** A date without its year may lie this far back; otherwise it is next year's. */
+/** How far back a date without its year may lie in the reading `near`. */
 const BACK_DAYS = 60;
 
 /**
@@ -69,7 +105,8 @@ export function firstDay(text: string): number | undefined {
 }
 
 /**
- * The days that a text names, in their order.
+ * The days that a text names, in their order. '' takes the place of a date that does not exist in the year that it would
+ * have.
  * @param today null: unknown, and then only full dates are found
  */
 export function findDays(whole: string, today: number | null, reading: DayReading): string[] {
@@ -95,7 +132,7 @@ export function findDays(whole: string, today: number | null, reading: DayReadin
 function readDay(
   codes: readonly number[],
   today: number | null,
-  { is_day_first }: DayReading,
+  { is_day_first, year }: DayReading,
 ): number | undefined {
   const days = codes.filter((code) => code > 0);
   // For a date of two numbers, the first code takes the first number as the month.
@@ -103,9 +140,18 @@ function readDay(
   const [code] = codes;
   if (today === null || code === undefined || code > YEARLESS.from || code < YEARLESS.to) return undefined;
   const packed = YEARLESS.from - code;
-  const year = new Date(today * DAY_MS).getUTCFullYear();
-  const inYear = (of: number): number => Date.UTC(of, Math.floor(packed / 32) - 1, packed % 32) / DAY_MS;
-  return inYear(year) < today - BACK_DAYS ? inYear(year + 1) : inYear(year);
+  return chooseYear(Math.floor(packed / 32), packed % 32, today, year);
+}
+
+/** The day of a date without its year. @returns NaN if the date does not exist in that year, such as 29 February */
+function chooseYear(month: number, day: number, today: number, reading: YearReading): number {
+  const present = new Date(today * DAY_MS).getUTCFullYear();
+  const [last, now, next] = [-1, 0, 1].map((by) => Date.UTC(present + by, month - 1, day) / DAY_MS);
+  const days = [last!, now!, next!];
+  const earliest = today - (reading === 'near' ? BACK_DAYS : 0);
+  const chosen =
+    reading === 'past' ? days.findLast((at) => at <= today)! : days.find((at) => at >= earliest)!;
+  return new Date(chosen * DAY_MS).getUTCDate() === day ? chosen : Number.NaN;
 }
 
 function countDays(

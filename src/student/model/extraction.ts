@@ -6,7 +6,7 @@
 
 import { canonicalNumber, digitsOf, exactNumber, isRawNumber } from '../../std/exact-json.ts';
 import { placeWords, type WordPlaces } from './common-run.ts';
-import { DAY_READINGS, type DayReading, findDays, findTimes, firstDay } from './day-words.ts';
+import { type DayReading, findDays, findTimes, firstDay, knownReading } from './day-words.ts';
 import { chooseElement, type ElementChoice } from './element-choice.ts';
 import {
   amountOf,
@@ -180,7 +180,7 @@ export class StepContext {
     return this.#today;
   }
 
-  /** The days that a text names. */
+  /** The days that a text names; '' takes the place of a date that does not exist. */
   days(text: string, reading: DayReading): string[] {
     let ofText = this.#days.get(text);
     if (ofText === undefined) {
@@ -188,10 +188,7 @@ export class StepContext {
       this.#days.set(text, ofText);
     }
     // A reading that was stored with a rule is equal to one of the constants, but another object.
-    const known = DAY_READINGS.find(
-      ({ is_day_first, is_next_week }) =>
-        is_day_first === reading.is_day_first && is_next_week === reading.is_next_week,
-    )!;
+    const known = knownReading(reading);
     let days = ofText.get(known);
     if (days === undefined) {
       days = findDays(text, this.today, known);
@@ -366,7 +363,7 @@ function findSpan(text: string, span: Span, context: StepContext): string | unde
     const whole = span.of === null ? text : findSpan(text, span.of, context);
     return whole === undefined ? undefined : cutPart(whole, span.cuts);
   }
-  if (span.by === 'day') return context.days(text, span.reading)[span.nth];
+  if (span.by === 'day') return context.days(text, span.reading)[span.nth] || undefined;
   if (span.by === 'time') return context.times(text)[span.nth];
   if (span.by === 'line') {
     const line = context.namedLine(text, span.in, span.nth);

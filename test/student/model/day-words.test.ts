@@ -31,10 +31,21 @@ describe('the days that a text names', () => {
     expect(days('next Friday', over({ is_next_week: true }))).toEqual(['2026-03-13']);
   });
 
-  it('may lack their year; it is the present one, or the next if the day is more than 60 days past', () => {
+  it('may lack their year; the reading says which year it is', () => {
+    const days = (text: string, today: string) =>
+      (['near', 'coming', 'past'] as const).map((year) =>
+        findDays(text, dayOf(today)!, over({ year })).join(' '),
+      );
     expect(findDays('On March 5th, and on 12 January', TODAY, USUAL)).toEqual(['2026-03-05', '2026-01-12']);
-    expect(findDays('On 2 November', dayOf('2026-12-30')!, USUAL)).toEqual(['2026-11-02']);
-    expect(findDays('On 2 January', dayOf('2026-12-30')!, USUAL)).toEqual(['2027-01-02']);
+    expect(days('On 2 November', '2026-12-30')).toEqual(['2026-11-02', '2027-11-02', '2026-11-02']);
+    expect(days('On 2 January', '2026-12-30')).toEqual(['2027-01-02', '2027-01-02', '2026-01-02']);
+    expect(days('On 30 December', '2027-01-05')).toEqual(['2026-12-30', '2027-12-30', '2026-12-30']);
+    expect(days('On 5 January', '2027-01-05')).toEqual(['2027-01-05', '2027-01-05', '2027-01-05']);
+    expect(days('On 29 February and on 2 May', '2027-03-05')).toEqual([
+      ' 2027-05-02',
+      '2028-02-29 2027-05-02',
+      ' 2026-05-02',
+    ]);
   });
 
   it('include only full dates if today is unknown', () => {

@@ -181,6 +181,42 @@ describe('a student learns the value of', () => {
     ).toBe(true);
   });
 
+  it('a day without its year, and refuses one whose year golden runs do not show', () => {
+    const ahead = [
+      ['March 9', '2026-03-09'],
+      ['April 20', '2026-04-20'],
+      ['12 May', '2026-05-12'],
+      ['3 June', '2026-06-03'],
+    ] as const;
+    const past = [
+      ['30 December', '2026-12-30', '2025-12-30'],
+      ['2 February', '2027-02-02', '2026-02-02'],
+    ] as const;
+    const book = (words: string, date: string): Made => ({
+      step: makeStep(`Book a room on ${words}, please.`, JSON.stringify({ free: true })),
+      answer: callAnswer('act', { date }),
+    });
+    const ask = (learned: readonly Made[], words: string): [answer: string, score: number] => {
+      const steps = learned.map((made, i) => ({ run_id: `run-${i}`, ...made }));
+      const student = new Student(fitStudent(steps), (dimensions) => new ExactIndex(dimensions));
+      const { answer, score } = student.propose(book(words, '').step);
+      return [JSON.stringify(answer?.content), score!];
+    };
+    const golden = (days: readonly (readonly [string, string])[]): Made[] =>
+      Array.from({ length: 40 }, (_, i) => book(...days[i % days.length]!));
+    const coming = [...ahead, ...past.map(([words, next]) => [words, next] as const)];
+    const near = [...ahead, ...past.map(([words, , last]) => [words, last] as const)];
+    const [date, sure] = ask(golden(coming), '10 January');
+    const [other, alsoSure] = ask(golden(near), '10 January');
+    expect([date, other]).toEqual([
+      expect.stringContaining('2027-01-10'),
+      expect.stringContaining('2026-01-10'),
+    ]);
+    const [, unsure] = ask(golden(ahead), '10 January');
+    expect(Math.max(sure, alsoSure)).toBeLessThan(0.1);
+    expect(unsure).toBeGreaterThan(0.4);
+  });
+
   it('one place in most steps, and of another place in the others', () => {
     expect(
       learns((random) => {
