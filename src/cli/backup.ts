@@ -7,7 +7,7 @@ import { countOf } from '../std/count-of.ts';
 import { isThere } from '../std/file-place.ts';
 import { type BackupProgress, writeBackup } from '../storage/backup.ts';
 import { BackupError, type BackupManifest, type BackupSource } from '../storage/backup-manifest.ts';
-import { isBucketPlace } from '../storage/bucket/bucket-place.ts';
+import { isBucketPlace, readFolderAddress } from '../storage/bucket/bucket-place.ts';
 import { StoreError } from '../storage/bucket/object-store.ts';
 import { openStore } from '../storage/bucket/open-store.ts';
 import { viewPath } from '../storage/lmdb/stores.ts';
@@ -179,7 +179,10 @@ async function copyOnce(
     const choice = { to_ms: readTo(values), only_captures: values.captures === true };
     const { manifest, more } =
       command === 'backup'
-        ? { manifest: await writeBackup(places, resolve(folder), progress, Date.now()), more: '' }
+        ? {
+            manifest: await writeBackup(places, resolve(readFolderAddress(folder)), progress, Date.now()),
+            more: '',
+          }
         : isPointPlace(folder)
           ? await restoreFromPlace(folder, places, choice, progress)
           : await restorePlain(folder, places, choice, progress);
@@ -202,7 +205,7 @@ async function restorePlain(
 ): Promise<{ manifest: BackupManifest; more: string }> {
   if (to_ms !== null || only_captures)
     throw new BackupError(`${folder} is a backup as of one time: leave out --to and --captures`);
-  return { manifest: await restoreBackup(resolve(folder), places, progress), more: '' };
+  return { manifest: await restoreBackup(resolve(readFolderAddress(folder)), places, progress), more: '' };
 }
 
 async function restoreFromPlace(

@@ -1,6 +1,7 @@
 /** `understudy backup --follow` as a process during writes, and `restore --to`. */
-import { writeFileSync } from 'node:fs';
+import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { LmdbTables } from '../../src/storage/lmdb/tables.ts';
 import { makeFolder } from '../storage/folder.ts';
@@ -44,6 +45,11 @@ it('backup --follow makes points until a signal ends it, and a restore returns t
   expect(await restore('earlier', '--to', second.from)).toBe('first');
   const listed = await runHere(['restore', '--from', place, '--list'], { DATA_DIR: join(folder, 'none') });
   expect(listed).toMatchObject({ code: 0, stdout: expect.stringMatching(/^(?:20\S+Z\n){2}$/) });
+  const address = pathToFileURL(place).href;
+  const byAddress = { DATA_DIR: join(folder, 'by-address') };
+  expect(await runHere(['restore', '--from', address, '--list'], byAddress)).toEqual(listed);
+  expect(await runHere(['restore', '--from', address], byAddress)).toMatchObject({ code: 0, stderr: '' });
+  expect(await readRows(byAddress.DATA_DIR, 't')).toEqual(['second']);
   const early = await runHere(['restore', '--from', place, '--to', '2020-01-01'], {
     DATA_DIR: join(folder, 'early'),
   });
@@ -51,6 +57,26 @@ it('backup --follow makes points until a signal ends it, and a restore returns t
     code: 1,
     stderr: expect.stringMatching(/no point at or before that time; the oldest is of 20.+Z\n$/),
   });
+});
+
+it('backup and restore take the file address of a folder', async () => {
+  const folder = makeFolder();
+  const DATA_DIR = join(folder, 'data');
+  const main = new LmdbTables(join(DATA_DIR, 'main.mdb'), 'disk');
+  await putRows(main, 't', [[1, 'kept']]);
+  await main.close();
+  const address = `${pathToFileURL(folder).href}/a%20copy`;
+  expect(await runHere(['backup', '--out', address], { DATA_DIR })).toMatchObject({ code: 0, stderr: '' });
+  expect(existsSync(join(folder, 'a copy', 'manifest.json'))).toBe(true);
+  const again = { DATA_DIR: join(folder, 'again') };
+  expect(await runHere(['restore', '--from', address], again)).toMatchObject({ code: 0, stderr: '' });
+  expect(await readRows(again.DATA_DIR, 't')).toEqual(['kept']);
+  for (const place of ['file://host/folder', 'file:folder', 'file:///a%2Fb', 'file:///folder?x'])
+    expect(await runHere(['restore', '--from', place], again), place).toEqual({
+      code: 1,
+      stdout: '',
+      stderr: 'understudy: the address of a folder is written like file:///mnt/other-disk/understudy\n',
+    });
 });
 
 describe('backup --follow is refused in one line', () => {

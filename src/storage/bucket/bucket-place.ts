@@ -1,7 +1,9 @@
 /**
- * Reads the name of a bucket: `s3://bucket/prefix?endpoint=https://…&region=…`. Any thread.
+ * Reads the name of a bucket: `s3://bucket/prefix?endpoint=https://…&region=…`, or of a folder that is used like a bucket:
+ * `file:///folder`. Any thread.
  */
 import { isIP } from 'node:net';
+import { fileURLToPath } from 'node:url';
 import { StoreError } from './object-store.ts';
 
 export interface BucketPlace {
@@ -25,6 +27,24 @@ const ANY_REGION = 'us-east-1';
 
 export function isBucketPlace(place: string): boolean {
   return /^s3:/i.test(place);
+}
+
+/**
+ * The path of the folder that a `file:///` address names.
+ * @returns a bucket's address, or a path, unchanged
+ * @throws StoreError for a `file:` address that names no folder of this machine
+ */
+export function readFolderAddress(place: string): string {
+  if (!/^file:/i.test(place)) return place;
+  const url = URL.canParse(place) ? new URL(place) : null;
+  // Without three slashes, the first folder of the path would be read as the name of a machine, or from the root.
+  const isPlain = /^file:\/\/\//i.test(place) && url?.search === '' && url.hash === '';
+  try {
+    if (isPlain) return fileURLToPath(url!);
+  } catch {
+    // For example an encoded slash in the name of a folder.
+  }
+  throw new StoreError('the address of a folder is written like file:///mnt/other-disk/understudy');
 }
 
 /**

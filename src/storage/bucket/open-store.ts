@@ -1,7 +1,6 @@
 /** Opens the object store that an operator configured. Any thread. */
 import { resolve } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { isBucketPlace, readBucketPlace } from './bucket-place.ts';
+import { isBucketPlace, readBucketPlace, readFolderAddress } from './bucket-place.ts';
 import { FolderStore } from './folder-store.ts';
 import type { ObjectStore } from './object-store.ts';
 
@@ -19,8 +18,7 @@ export function checkPlace(place: string): void {
  * @throws StoreError
  */
 export async function openStore(place: string): Promise<ObjectStore> {
-  if (place.startsWith('file:')) return new FolderStore(fileURLToPath(place));
-  if (!isBucketPlace(place)) return new FolderStore(resolve(place));
+  if (!isBucketPlace(place)) return new FolderStore(resolve(readFolderAddress(place)));
   const bucket = readBucketPlace(place);
   // Imported only for buckets, because the SDK has hundreds of modules.
   const { openS3Store } = await import('./s3-store.ts');

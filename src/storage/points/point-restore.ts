@@ -29,7 +29,7 @@ import {
   type FileEntry,
   MANIFEST,
 } from '../backup-manifest.ts';
-import { isBucketPlace } from '../bucket/bucket-place.ts';
+import { isBucketPlace, readFolderAddress } from '../bucket/bucket-place.ts';
 import type { ObjectStore } from '../bucket/object-store.ts';
 import { SealedObjects } from '../bucket/sealed-objects.ts';
 import { repackAll } from '../capture/repacking.ts';
@@ -276,7 +276,8 @@ function writeAll(file: number, bytes: Buffer, at: number): void {
 /**
  * Whether the place has restore points of `backup --follow`, and not a plain backup. True for every bucket, because
  * plain backups are only in folders. False for a folder that cannot be read.
+ * @throws StoreError for a `file:` address that names no folder
  */
 export function isPointPlace(place: string): boolean {
-  return isBucketPlace(place) || existsSync(join(place, ABOUT));
+  return isBucketPlace(place) || existsSync(join(readFolderAddress(place), ABOUT));
 }
