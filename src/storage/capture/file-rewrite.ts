@@ -46,7 +46,7 @@ export async function rewriteCaptureFile(rewrite: FileRewrite): Promise<number> 
       await target.root.close();
     }
     equalizeHeads(copy);
-    if (is_sealed) await wipeCopiedPages(copy, async () => await tell(0));
+    if (is_sealed) await wipeCopiedPages(copy, async () => await rewrite.tell(0));
     syncPath(copy);
     rmSync(`${copy}-lock`, { force: true });
     if (is_sealed) makeReadOnly(copy);
