@@ -47,18 +47,23 @@ export function readChat(body: JsonObject): Omit<ScriptRequest, 'shape' | 'calls
   };
 }
 
+const RESULTS: ReadonlySet<unknown> = new Set(['function_call_output', 'custom_tool_call_output']);
+
 /** Extracts what a script needs from a responses request. */
 export function readResponses(body: JsonObject): Omit<ScriptRequest, 'shape' | 'calls_before'> {
   const items =
     typeof body.input === 'string' ? [{ role: 'user', content: body.input }] : asObjects(body.input);
   const results: string[] = [];
-  for (let i = items.length - 1; asObject(items[i]).type === 'function_call_output'; i -= 1) {
+  for (let i = items.length - 1; RESULTS.has(asObject(items[i]).type); i -= 1) {
     results.unshift(partsText(asObject(items[i]).output));
   }
+  const added = items
+    .filter(({ type }) => type === 'additional_tools')
+    .flatMap(({ tools }) => asObjects(tools));
   return {
     model: asString(body.model),
     streaming: body.stream === true,
-    tools: asObjects(body.tools).map((tool) => asString(tool.name)),
+    tools: [...asObjects(body.tools), ...added].map((tool) => asString(tool.name)),
     text: results.length > 0 ? '' : partsText(asObject(items.at(-1)).content),
     tool_results: results,
     messages: items.length,
@@ -163,11 +168,12 @@ function outputItems(answer: ScriptedAnswer, requestBody: Buffer): JsonObject[] 
     });
   }
   for (const [i, call] of (answer.tool_calls ?? []).entries()) {
+    const isCustom = typeof call.input === 'string';
     items.push({
-      id: idFrom('fc_', requestBody, i),
-      type: 'function_call',
+      id: idFrom(isCustom ? 'ctc_' : 'fc_', requestBody, i),
+      type: isCustom ? 'custom_tool_call' : 'function_call',
       status: 'completed',
-      arguments: JSON.stringify(call.input),
+      ...(isCustom ? { input: call.input } : { arguments: JSON.stringify(call.input) }),
       call_id: idFrom('call_', requestBody, i),
       name: call.name,
       ...(call.namespace === undefined ? {} : { namespace: call.namespace }),
@@ -179,6 +185,19 @@ function outputItems(answer: ScriptedAnswer, requestBody: Buffer): JsonObject[] 
 function itemEvents(item: JsonObject, output_index: number): JsonObject[] {
   const item_id = item.id;
   const at = { item_id, output_index };
+  if (item.type === 'custom_tool_call') {
+    const pieces = asString(item.input).match(/[\s\S]{1,9}/g) ?? [];
+    return [
+      {
+        type: 'response.output_item.added',
+        output_index,
+        item: { ...item, status: 'in_progress', input: '' },
+      },
+      ...pieces.map((delta) => ({ type: 'response.custom_tool_call_input.delta', ...at, delta })),
+      { type: 'response.custom_tool_call_input.done', ...at, input: item.input },
+      { type: 'response.output_item.done', output_index, item },
+    ];
+  }
   if (item.type === 'function_call') {
     const pieces = asString(item.arguments).match(/[\s\S]{1,9}/g) ?? [];
     return [

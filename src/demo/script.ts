@@ -33,7 +33,8 @@ export interface ScriptRequest {
 /** A tool call in an answer. */
 export interface ScriptedToolCall {
   name: string;
-  input: Record<string, unknown>;
+  /** A text is the input of a custom tool; only in the responses-style API. */
+  input: Record<string, unknown> | string;
   /** Namespace of a tool that was declared in one; only in the responses-style API. */
   namespace?: string;
 }

@@ -12,7 +12,7 @@ const LOOKED_AT_CHARACTERS = 600;
 /** Phrases in the system prompts of side calls, by client: docs/clients.md. */
 const TASKS: readonly (readonly [RegExp, SideKind])[] = [
   [
-    /\btitle generator\b|\b(?:generate|write|create) an? (?:\S+ ){0,4}title\b|\btitle for (?:this|the|a) (?:\S+ )?(?:session|conversation|thread|chat)\b/i,
+    /\btitle generator\b|\b(?:generate|write|create) an? (?:\S+ ){0,4}title\b|\btitle for (?:this|the|a) (?:\S+ )?(?:session|conversation|thread|chat)\b|\bnam(?:e|ing) (?:this|the|an?) (?:\S+ )?(?:session|conversation|thread|chat)\b/i,
     'title',
   ],
   [/\b(?:new|same) (?:conversation )?topic\b/i, 'title'],

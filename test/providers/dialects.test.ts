@@ -404,6 +404,8 @@ describe('side calls (35)', () => {
     const request = ask('You are a title generator.', 'Generate a title for this conversation: hello');
     expect(findSideCall(request, false)).toBe('title');
     expect(findSideCall(ask('You are a title generator.', 'hello'), true)).toBe('title');
+    const naming = 'You are naming a coding session so the user can pick it out of a long list of sessions.';
+    expect(findSideCall(ask(naming, 'Mend it.'), true)).toBe('title');
     const instruction = `Please create a detailed summary of the conversation so far. ${'Keep all file names. '.repeat(10)}`;
     expect(findSideCall(ask('You code.', 'Go', 'Done', instruction), false)).toBe('summary');
   });

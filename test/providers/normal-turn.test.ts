@@ -260,6 +260,33 @@ describe('normalizeTurn', () => {
     ]);
   });
 
+  it('reads tools that items of the input declare, as Codex sends them to newer models', () => {
+    const { system, messages, tools } = read('responses', {
+      request: {
+        tools: [{ type: 'function', name: 'plan' }],
+        input: [
+          {
+            type: 'additional_tools',
+            role: 'developer',
+            tools: [
+              { type: 'namespace', name: 'functions', tools: [{ type: 'custom', name: 'exec' }] },
+              { type: 'function', name: 'wait', parameters: schema },
+            ],
+          },
+          { type: 'message', role: 'developer', content: [{ type: 'input_text', text: 'You code.' }] },
+          { type: 'message', role: 'user', content: [{ type: 'input_text', text: 'Mend it.' }] },
+        ],
+      },
+    }).request;
+    expect(tools).toMatchObject([
+      { kind: 'function', name: 'plan' },
+      { kind: 'function', name: 'exec', settings: { namespace: 'functions' } },
+      { kind: 'function', name: 'wait', input_schema: schema },
+    ]);
+    expect(system).toEqual([{ type: 'text', text: 'You code.' }]);
+    expect(messages).toEqual([{ role: 'user', content: [{ type: 'text', text: 'Mend it.' }] }]);
+  });
+
   it('keeps the id of a result whose call the provider stores', () => {
     const turn = read('responses', {
       request: {

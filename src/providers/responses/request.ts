@@ -3,11 +3,12 @@
  * read, and on the student's thread. Source: OpenAI's Responses API reference.
  *
  * Each input item is a message. Calls that the client must run (`function_call`, `custom_tool_call`, shells, the
- * computer, patches) are tool calls; what the provider runs itself is a block `other`.
+ * computer, patches) are tool calls; what the provider runs itself is a block `other`. An input item
+ * `additional_tools` declares tools, like the field `tools`; newer models get all their tools in this way.
  */
 
 import type { NormalRequest, TurnBlock, TurnMessage, TurnRole, TurnTool } from '../../domain/turn.ts';
-import { asCount, asObject, asText, type JsonObject, parseLenient } from '../json-reading.ts';
+import { asArray, asCount, asObject, asText, type JsonObject, parseLenient } from '../json-reading.ts';
 import {
   callBlock,
   emptyRequest,
@@ -38,13 +39,14 @@ export function readNormalResponses(value: unknown, reading: NormalReading): Nor
   const messages: TurnMessage[] = [];
   if (typeof body.input === 'string') messages.push({ role: 'user', content: textOrEmpty(body.input) });
   for (const item of reading.take(body.input)) {
+    if (isToolList(item)) continue;
     const message = readItem(asObject(item), reading);
     if (message.role === 'system' && messages.length === 0) system.push(...message.content);
     else messages.push(message);
   }
   const { conversation } = body;
   const tools: TurnTool[] = [];
-  for (const tool of reading.take(body.tools)) tools.push(...readTool(asObject(tool), reading));
+  for (const tool of reading.take(listDeclaredTools(body))) tools.push(...readTool(asObject(tool), reading));
   return {
     ...emptyRequest(asText(body.model)),
     system,
@@ -57,6 +59,17 @@ export function readNormalResponses(value: unknown, reading: NormalReading): Nor
     previous_answer_id:
       asText(body.previous_response_id) ?? asText(conversation) ?? asText(asObject(conversation).id),
   };
+}
+
+/** Lists the tools that a request declares, in the field `tools` and in items of its input, as they are written. */
+export function listDeclaredTools(body: JsonObject): unknown[] {
+  const items = asArray(body.input).filter(isToolList);
+  return [body.tools, ...items.map((item) => asObject(item).tools)].flatMap(asArray);
+}
+
+/** Whether an input item only declares tools. */
+function isToolList(item: unknown): boolean {
+  return asObject(item).type === 'additional_tools';
 }
 
 function textOrEmpty(text: string): TurnBlock[] {

@@ -10,7 +10,7 @@
 import type { NormalRequest, TurnMessage } from '../../domain/turn.ts';
 import { asArray, asObject, type JsonObject } from '../../providers/json-reading.ts';
 import type { NormalReading } from '../../providers/normal-reading.ts';
-import { readNormalResponses } from '../../providers/responses/request.ts';
+import { listDeclaredTools, readNormalResponses } from '../../providers/responses/request.ts';
 import { systemClock } from '../../std/clock.ts';
 import type { StudentAnswer } from '../model/decision.ts';
 import { checkOpenAiSettings, checkOpenAiTools, functionNames } from './openai-rules.ts';
@@ -49,7 +49,7 @@ export const responsesWire: Wire = {
   findUnsupported,
   endsWithUser: (body) => typeof body.input === 'string' || !isAnswer(asObject(asArray(body.input).at(-1))),
   stopWords: () => [],
-  callable: (body) => functionNames(asArray(body.tools).map(asObject)),
+  callable: (body) => functionNames(listDeclaredTools(body).map(asObject)),
   writeAnswer,
 };
 
@@ -88,7 +88,7 @@ function findBreaches(body: JsonObject): string[] {
   breaches.expect('instructions', body.instructions == null || typeof body.instructions === 'string');
   const choice = asObject(body.tool_choice);
   const chosen = choice.type === 'function' ? choice.name : undefined;
-  checkOpenAiTools(body, asArray(body.tools).map(asObject), chosen, breaches);
+  checkOpenAiTools(body, listDeclaredTools(body).map(asObject), chosen, breaches);
   checkInput(body.input, breaches);
   return breaches.list();
 }
@@ -114,6 +114,8 @@ function checkInput(value: unknown, breaches: Breaches): void {
       breaches.expect('calls', typeof call_id === 'string' && call_id !== '' && !waiting.has(call_id));
       breaches.expect('calls', kind !== 'function_call' || typeof name === 'string');
       waiting.add(String(call_id));
+    } else if (kind === 'additional_tools') {
+      breaches.expect('tools', Array.isArray(asObject(item).tools));
     } else if (kind !== 'reasoning') breaches.expect(`item ${kind}`, false);
   }
   breaches.expect('results', waiting.size === 0);

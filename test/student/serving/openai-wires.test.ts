@@ -105,6 +105,19 @@ describe('a request that no student serves', () => {
     });
     expect([...names!]).toEqual(['a']);
   });
+
+  it('reads the tools that items of the input declare, which break no rule', () => {
+    const { tools, input } = responses as unknown as { tools: object[]; input: object[] };
+    const item = { type: 'additional_tools', role: 'developer', tools };
+    const body = { ...responses, tools: undefined, input: [item, ...input] };
+    expect([...WIRES.responses.callable(body)!]).toEqual([...WIRES.responses.callable(responses)!]);
+    expect(WIRES.responses.findBreaches(body)).toEqual([]);
+    expect(WIRES.responses.findBreaches({ ...body, input: [{ ...item, tools: 'a' }, ...input] })).toEqual([
+      'tools',
+    ]);
+    const [listed, added] = [responses, body].map((body) => readStep(WIRES.responses, body, [])!.step);
+    expect(added).toEqual(listed);
+  });
 });
 
 describe('a step', () => {
