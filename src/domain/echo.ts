@@ -12,6 +12,7 @@
  *  - quotation marks and dashes are typographic on one side;
  *  - JSON in a text is written in another way;
  *  - arguments of a call leave out null fields, or write numbers in another way with the same digits;
+ *  - arguments of a call have, or leave out, a field with the default value that the tool's schema declares;
  *  - the client numbers all calls itself, or describes calls or their arguments in the text;
  *  - the client adds its own call, whose id has another form than those of the answer;
  *  - a secret is masked on one side.
@@ -23,7 +24,8 @@
 import { hash } from 'node:crypto';
 import { MASK } from '../redaction/mask.ts';
 import { canonicalJson, isRawNumber, parseExact } from '../std/exact-json.ts';
-import type { NormalTurn, TurnBlock, TurnMessage } from './turn.ts';
+import { SchemaDefaults } from './schema-defaults.ts';
+import type { NormalRequest, NormalTurn, TurnBlock, TurnMessage } from './turn.ts';
 
 /** An answer that was repeated differently from how it was read. */
 export interface EchoDifference {
@@ -101,7 +103,7 @@ export class EchoCheck {
     { request, answer, problem }: NormalTurn,
   ): EchoDifference | null {
     const { messages } = request;
-    const difference = this.#check({ id, wire }, messages);
+    const difference = this.#check({ id, wire }, request);
     if (!is_answered || problem !== '' || messages.length === 0) return difference;
     // A request may end with the beginning of the answer. The echo then contains this beginning and the answer.
     const before = messages.findLastIndex(({ role }) => role !== 'assistant') + 1;
@@ -123,13 +125,14 @@ export class EchoCheck {
 
   #check(
     { id, wire }: { id: number; wire: string | null },
-    messages: readonly TurnMessage[],
+    { messages, tools }: NormalRequest,
   ): EchoDifference | null {
     const found = this.#findByPlace(messages) ?? this.#findByCall(messages);
     if (found === null) return null;
     const { answers, from } = found;
     // Each answer is compared once.
     this.#open = this.#open.filter((open) => !answers.includes(open));
+    const defaults = new SchemaDefaults(tools);
     let difference: EchoDifference | null = null;
     for (const open of answers) {
       if (open.wire !== wire) return null;
@@ -138,7 +141,7 @@ export class EchoCheck {
       // Clients may also write calls and results in pairs: then parts of the answer are between results.
       for (const echo of [messages.slice(from, end < 0 ? undefined : end), messages.slice(from)]) {
         const repeated = readSaid(echo.filter(isAssistant).flatMap(({ content }) => content));
-        const sides = repeated === null ? null : compareSaid(open.said, repeated, open.is_cut);
+        const sides = repeated === null ? null : compareSaid(open.said, repeated, defaults, open.is_cut);
         // If a request had several answers, the client continues from one of them.
         if (sides === null) return null;
         difference ??= { exchange_id: open.exchange_id, repeated_by: id, ...sides };
@@ -237,16 +240,22 @@ function digestMessage({ role, content }: TurnMessage): string {
 
 /**
  * Compares an answer with its echo.
+ * @param defaults of the tools that the echoing request declares
  * @returns both sides at their first difference; null if they mean the same, or differ only in the calls of a
  *   truncated answer
  */
-function compareSaid(read: Said, repeated: Said, isCut: boolean): { read: string; repeated: string } | null {
+function compareSaid(
+  read: Said,
+  repeated: Said,
+  defaults: SchemaDefaults,
+  isCut: boolean,
+): { read: string; repeated: string } | null {
   if (!isSameText(read, repeated)) return showBoth(read.text.trim(), repeated.text.trim());
   if (repeated.calls.length === 0 && hasCallsInText(read, repeated)) return null;
   const echoed = leaveOutMadeUp(read.calls, repeated.calls);
   const isSame =
     read.calls.length === echoed.length &&
-    read.calls.every((call, at) => isSameCall(call, echoed[at]!)) &&
+    read.calls.every((call, at) => isSameCall(call, echoed[at]!, defaults)) &&
     hasSameIds(read.calls, echoed);
   // The last call of a truncated answer has incomplete arguments, which clients repair or drop.
   if (isSame || (isCut && read.calls.length > 0)) return null;
@@ -311,10 +320,15 @@ function squeeze(text: string): string {
   return squeezed;
 }
 
-function isSameCall(read: ReadCall, repeated: ReadCall): boolean {
-  if (read.name !== repeated.name) return false;
+function isSameCall(read: ReadCall, repeated: ReadCall, defaults: SchemaDefaults): boolean {
+  const { name } = read;
+  if (name !== repeated.name) return false;
   const [a, b] = [canonicalInput(read.input), canonicalInput(repeated.input)];
-  return a === b || a.includes(MASK) || b.includes(MASK);
+  if (a === b || a.includes(MASK) || b.includes(MASK)) return true;
+  const [shortA, shortB] = [read, repeated].map(({ input }) =>
+    canonicalInput(defaults.leaveOut(name, input)),
+  );
+  return shortA === shortB;
 }
 
 /**

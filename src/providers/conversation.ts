@@ -9,7 +9,8 @@
  *
  * Ignored: cache markers and their place, key order, a string instead of a list of one text, text divided into several
  * blocks or messages of the same role, thinking and its signatures (clients drop them when they send the answer back),
- * arguments of a tool call as text or as JSON, fields that are null. Not ignored: the ids of tool calls, which
+ * arguments of a tool call as text or as JSON, fields that are null, fields of a call with the default values that the
+ * tool's schema declares (clients fill them in). Not ignored: the ids of tool calls, which
  * distinguish runs that began with the same words. Gemini is an exception: it mostly gives no ids, so clients make up
  * their own.
  *
@@ -31,6 +32,7 @@
 
 import { hash } from 'node:crypto';
 import { sketchPrompt } from '../domain/prompt-sketch.ts';
+import { SchemaDefaults } from '../domain/schema-defaults.ts';
 import type { TurnBlock, TurnMessage } from '../domain/turn.ts';
 import { isRawNumber, roundedNumber } from '../std/exact-json.ts';
 import { type HashState, RememberedConversations } from './remembered-conversations.ts';
@@ -113,6 +115,7 @@ export function fingerprintConversation(
     chain: new Chain({ ...EMPTY_STATE, before: link }),
     mark: '',
     withIds,
+    defaults: new SchemaDefaults(request.tools),
     alone: null,
   };
   const {
@@ -297,6 +300,8 @@ interface ChainState {
   /** Role and kind of the current text; text of the same role and kind continues without a new mark. */
   mark: string;
   withIds: boolean;
+  /** The defaults of the tools that the request declares. */
+  defaults: SchemaDefaults;
   /** A second hash that receives the same input while an answer is hashed; otherwise null. */
   alone: AnswerAlone | null;
 }
@@ -340,7 +345,7 @@ function addMessage(state: ChainState, { role, content }: TurnMessage): void {
         break;
       default: {
         if (role === 'assistant' && isSpeech(block)) break;
-        const words = describeBlock(block, state.withIds);
+        const words = describeBlock(block, state);
         state.mark = '';
         state.chain.begin(`\u0000${block.type === 'tool_result' ? 'tool' : role}\u0000`);
         state.chain.add(words);
@@ -366,10 +371,15 @@ function addMark(state: ChainState, role: string): void {
 type OtherBlock = Exclude<TurnBlock, { type: 'text' | 'refusal' | 'thinking' | 'cache_point' }>;
 
 /** Describes a block that is not text in a canonical form. */
-function describeBlock(block: OtherBlock, withIds: boolean): string {
+function describeBlock(
+  block: OtherBlock,
+  { withIds, defaults }: Pick<ChainState, 'withIds' | 'defaults'>,
+): string {
   switch (block.type) {
-    case 'tool_call':
-      return fingerprintJson([block.type, withIds ? block.id || null : null, block.name, block.input]);
+    case 'tool_call': {
+      const { type, id, name, input } = block;
+      return fingerprintJson([type, withIds ? id || null : null, name, defaults.leaveOut(name, input)]);
+    }
     case 'tool_result': {
       const { type, is_error, content } = block;
       const id = withIds ? block.call_id : null;

@@ -5,7 +5,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { EchoCheck, type EchoDifference } from '../../src/domain/echo.ts';
-import type { NormalTurn, TurnBlock, TurnMessage } from '../../src/domain/turn.ts';
+import type { NormalTurn, TurnBlock, TurnMessage, TurnTool } from '../../src/domain/turn.ts';
 import { normalizeTurn } from '../../src/providers/normal-turn.ts';
 import { parseExact } from '../../src/std/exact-json.ts';
 import { sharedFile } from '../fixtures/shared.ts';
@@ -29,6 +29,7 @@ function turn(
   messages: TurnMessage[],
   content: TurnBlock[] = [],
   stop: 'end_turn' | 'max_tokens' = 'end_turn',
+  tools: TurnTool[] = [],
 ) {
   const usage = { input_tokens: 1, output_tokens: 1, cache_read_tokens: 0, cache_write_tokens: 0 };
   return {
@@ -36,7 +37,7 @@ function turn(
       model: 'm',
       system: [],
       messages,
-      tools: [],
+      tools,
       tool_choice: null,
       thinking: null,
       response_schema: null,
@@ -50,12 +51,37 @@ function turn(
 
 const TASK = [user('Look up the order.')];
 
+/** The tool of a coding agent whose client fills in the default values of the schema. */
+const EDIT: TurnTool = {
+  kind: 'function',
+  name: 'Edit',
+  description: '',
+  input_schema: {
+    type: 'object',
+    properties: {
+      path: { type: 'string' },
+      replace_all: { type: 'boolean', default: false },
+      marks: {
+        type: 'array',
+        items: {
+          type: 'object',
+          properties: { at: { type: 'number' }, tries: { type: 'number', default: 2 } },
+        },
+      },
+    },
+  },
+  settings: null,
+};
+
 /** The answer as it was read, and the messages that repeat it in the next request. */
 function compare(read: TurnBlock[], echo: TurnMessage[], stop: 'end_turn' | 'max_tokens' = 'end_turn') {
   const check = new EchoCheck();
   const exchange = { wire: 'chat_completions', is_answered: true };
   check.add({ id: 1, ...exchange }, turn(TASK, read, stop));
-  const difference = check.add({ id: 2, ...exchange }, turn([...TASK, ...echo, user('And then?')]));
+  const difference = check.add(
+    { id: 2, ...exchange },
+    turn([...TASK, ...echo, user('And then?')], [], 'end_turn', [EDIT]),
+  );
   return { difference, compared: check.compared };
 }
 
@@ -99,6 +125,14 @@ describe('a difference between an answer and its echo', () => {
     'ids on other calls': [
       [call('c1', 'get', { of: 1 }), call('c2', 'get', { of: 2 })],
       [assistant(call('c2', 'get', { of: 1 }), call('c1', 'get', { of: 2 }))],
+    ],
+    'a field that is not the default value': [
+      [call('c1', 'Edit', { path: 'a' })],
+      [assistant(call('c1', 'Edit', { path: 'a', replace_all: true }))],
+    ],
+    'a default value of another tool': [
+      [call('c1', 'Cut', { path: 'a' })],
+      [assistant(call('c1', 'Cut', { path: 'a', replace_all: false }))],
     ],
     'an integer beyond 2^53 that was rounded': [
       [call('c1', 'get', { id: 2512292042121000000 })],
@@ -149,6 +183,14 @@ describe('a change by the client', () => {
     'null fields left out': [
       [call('c1', 'get', { a: 1, b: null })],
       [assistant(call('c1', 'get', { a: 1 }))],
+    ],
+    'default values of the schema filled in': [
+      [call('c1', 'Edit', { path: 'a', marks: [{ at: 1 }] })],
+      [assistant(call('c1', 'Edit', { path: 'a', replace_all: false, marks: [{ at: 1, tries: 2 }] }))],
+    ],
+    'a default value of the schema left out': [
+      [call('c1', 'Edit', { path: 'a', replace_all: false })],
+      [assistant(call('c1', 'Edit', { path: 'a' }))],
     ],
     'no arguments and empty ones': [[call('c1', 'get', '')], [assistant(call('c1', 'get', {}))]],
     'keys in another order, a number in another form': [

@@ -268,6 +268,34 @@ describe('conversation fingerprints', () => {
     expect(echoed.conversation).toContain(first.answered);
   });
 
+  it('ignore fields of a call with the default values of the schema, which clients fill in', () => {
+    const properties = { path: { type: 'string' }, tries: { type: 'number', default: 1 } };
+    const tools = [{ name: 'read', input_schema: { type: 'object', properties } }];
+    const first = decode('messages', { ...OPENING, tools }, { ...ANSWER, content: [CALL] });
+    const repeat = (tries: number) =>
+      decode('messages', {
+        ...OPENING,
+        tools,
+        messages: [
+          ...OPENING.messages,
+          { role: 'assistant', content: [{ ...CALL, input: { ...CALL.input, tries } }] },
+          RESULT,
+        ],
+      });
+    expect(repeat(1).conversation).toContain(first.answered);
+    expect(repeat(2).conversation).not.toContain(first.answered);
+  });
+
+  it('do not contain the tools that items of the input declare', () => {
+    const item = { type: 'additional_tools', role: 'developer', tools: [{ type: 'custom', name: 'exec' }] };
+    const [words, rules] = [
+      { role: 'user', content: 'Hi' },
+      { role: 'developer', content: 'Be brief.' },
+    ];
+    const plain = decode('responses', { input: [rules, words] });
+    expect(decode('responses', { input: [item, rules, words] }).conversation).toEqual(plain.conversation);
+  });
+
   it('link messages by the provider’s thread, and name only answers that the provider stores', () => {
     const first = decode('messages', { ...OPENING, thread: { type: 'create' } }, { ...ANSWER, id: 'msg_1' });
     const thread = { type: 'continue', previous_message_id: 'msg_1' };
