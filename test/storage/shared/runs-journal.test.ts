@@ -14,7 +14,6 @@ import { CommitBuilder } from '../../../src/storage/shared/runs-commit.ts';
 import { SharedRunsJournal } from '../../../src/storage/shared/runs-journal.ts';
 import type { HeldActor, RunsStore } from '../../../src/storage/shared/runs-store.ts';
 import { TruthRefusedError } from '../../../src/storage/shared/truth.ts';
-import { PATIENCE_MS } from '../../fixtures/patience.ts';
 import { makeFolder } from '../folder.ts';
 import { describeJournal, event, readable } from '../journal-suite.ts';
 import { loadFirst, RunsBox, TABLES } from './runs-box.ts';
@@ -257,7 +256,8 @@ it('a commit that the database refuses does not stop the other commits', async (
       throw new TruthRefusedError('this value is refused');
     return store.call(truths.runs, box, commits);
   };
-  const [a] = (await openBoxes(1, truths, { patience_ms: PATIENCE_MS, retry_ms: 1 })) as [RunsBox];
+  // The commit after the refused one waits this long, because the database does not know its batch number.
+  const [a] = (await openBoxes(1, truths, { patience_ms: 1_500, retry_ms: 1 })) as [RunsBox];
   for (const key of ['poison', 'x']) await a.journal.load('run', key);
   expect(await commit(a.journal, event('run', 'poison', 1))).toMatchObject({
     message: 'this value is refused',
