@@ -58,7 +58,7 @@ function makeForgetful(every: number): Script {
     const answer = answerBasket(request);
     const [call] = answer.tool_calls ?? [];
     if (call?.name !== 'settle' || settled++ % every !== 0) return answer;
-    return { tool_calls: [{ name: 'settle', input: { ...call.input, code: 'cafe0000' } }] };
+    return { tool_calls: [{ name: 'settle', input: { ...Object(call.input), code: 'cafe0000' } }] };
   };
 }
 

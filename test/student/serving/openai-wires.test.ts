@@ -111,10 +111,10 @@ describe('a request that no student serves', () => {
     const item = { type: 'additional_tools', role: 'developer', tools };
     const body = { ...responses, tools: undefined, input: [item, ...input] };
     expect([...WIRES.responses.callable(body)!]).toEqual([...WIRES.responses.callable(responses)!]);
-    expect(WIRES.responses.findBreaches(body)).toEqual([]);
-    expect(WIRES.responses.findBreaches({ ...body, input: [{ ...item, tools: 'a' }, ...input] })).toEqual([
-      'tools',
-    ]);
+    expect(WIRES.responses.findBreaches(body, head)).toEqual([]);
+    expect(
+      WIRES.responses.findBreaches({ ...body, input: [{ ...item, tools: 'a' }, ...input] }, head),
+    ).toEqual(['tools']);
     const [listed, added] = [responses, body].map((body) => readStep(WIRES.responses, body, [])!.step);
     expect(added).toEqual(listed);
   });
