@@ -8,9 +8,10 @@
  */
 
 import { kindOfAnswer } from '../student/model/answer-kind.ts';
+import type { StudentModel } from '../student/model/student-model.ts';
 import type { GoldenRun } from './golden-steps.ts';
 import { listLearned } from './service-calibration.ts';
-import { type SituatedSteps, situateSteps } from './student-fit.ts';
+import { fitStudent, type SituatedSteps } from './student-fit.ts';
 
 /** An answer that golden runs no longer give. */
 export interface SilentChange {
@@ -41,21 +42,31 @@ const CHANCE = 0.001;
  */
 const BEGINNINGS = 60;
 
+/** Golden runs without the steps whose answers ended. */
+interface CurrentRuns {
+  runs: GoldenRun[];
+  changes: SilentChange[];
+  /** The student that `fitStudent` makes from all steps; null if some were left out. */
+  model: StudentModel | null;
+}
+
 /** Leaves out the steps with answers that ended, and runs without other steps. Returns the rest, and the changes. */
-export function leaveOutEnded(runs: readonly GoldenRun[]): { runs: GoldenRun[]; changes: SilentChange[] } {
+export function leaveOutEnded(runs: readonly GoldenRun[]): CurrentRuns {
   const changes: SilentChange[] = [];
   const ended = new Set<number>();
-  for (const stage of situateSteps(listLearned(runs)))
+  const onStage = (stage: SituatedSteps): void => {
     for (const { change, steps } of findEnded(stage)) {
       changes.push(change);
       for (const i of steps) ended.add(stage.steps[i]!.exchange_id!);
     }
-  if (changes.length === 0) return { runs: [...runs], changes };
+  };
+  const model = fitStudent(listLearned(runs), { onStage });
+  if (changes.length === 0) return { runs: [...runs], changes, model };
   const left = runs.map((run) => ({
     ...run,
     steps: run.steps.filter(({ exchange_id }) => !ended.has(exchange_id)),
   }));
-  return { runs: left.filter(({ steps }) => steps.length > 0), changes };
+  return { runs: left.filter(({ steps }) => steps.length > 0), changes, model: null };
 }
 
 /** A run in one situation of a stage. The units of a stage are in the order of time. */

@@ -54,6 +54,8 @@ export interface FitOptions {
   gathers?: ReadonlySet<string>;
   /** Called for each stage of another agent with the number of steps that `gatherLooks` would change. */
   onGatherable?: (agent: string, steps: number) => void;
+  /** Called for each stage that the model has. */
+  onStage?: (stage: SituatedSteps) => void;
 }
 
 /** Minimum share that the system prompts of one agent have in common. */
@@ -74,9 +76,11 @@ export function fitStudent(steps: readonly LearnedStep[], options: FitOptions = 
   const supportMin = Math.max(1, options.support_min ?? 2);
   const taken = takeSteps(steps);
   const agents: StudentAgent[] = [];
-  for (const { agent, found } of fitStages(taken, supportMin, options)) {
+  for (const { agent, stage, ofStage, found } of fitStages(taken, supportMin, options)) {
     if (agents.at(-1) !== agent) agents.push(agent);
     agent.stages.push(found.memory);
+    const { targets: labels, situations } = found;
+    options.onStage?.({ agent: agent.name, stage, steps: ofStage, labels, situations });
   }
   return {
     format: 'svc_student_model_v2',
@@ -95,12 +99,6 @@ export interface SituatedSteps {
   labels: ArrayLike<number>;
   /** Steps of one situation have the same decisive marks. */
   situations: readonly string[];
-}
-
-/** The stages from which {@link fitStudent} learns. */
-export function* situateSteps(steps: readonly LearnedStep[]): Generator<SituatedSteps> {
-  for (const { agent, stage, ofStage, found } of fitStages(takeSteps(steps), 2, {}))
-    yield { agent: agent.name, stage, steps: ofStage, labels: found.targets, situations: found.situations };
 }
 
 /** Fits each stage of each agent. */

@@ -11,6 +11,7 @@
  */
 
 import { createHash } from 'node:crypto';
+import { deserialize, serialize } from 'node:v8';
 import { countOf } from '../std/count-of.ts';
 import type { StudentAnswer } from '../student/model/decision.ts';
 import { CONFIDENCE, keepsKindError } from '../student/model/error-bound.ts';
@@ -122,7 +123,14 @@ export interface TaughtStudent {
   draft: StudentManifestDraft;
   /** The reason that `refuse` gave; the student has then learned only from runs that are not held out. null: none. */
   refusal: string | null;
+  ended_after: EndedAfter | null;
 }
+
+/**
+ * The work after which teaching ended, because the student cannot be published: after the calibration, no kind of
+ * answer may be served; after the measurement, `refuse` gave a reason, or nothing was served. null: teaching was complete.
+ */
+export type EndedAfter = 'calibration' | 'measurement';
 
 /**
  * Teaches a student, calibrates it and measures it on held-out runs.
@@ -138,12 +146,15 @@ export async function teachStudent(
   const never_serve = options.never_serve ?? [];
   const { final_cost = FINAL_COST } = options;
   const rules = { target_error, makeIndex, never_serve, final_cost, isFit: options.isFit ?? (() => true) };
-  const { runs, changes } = leaveOutEnded(material.taught);
+  const work = new TeachingWork(rotateParts(splitRuns(material.taught)).length, tell);
+  if (service === undefined) work.begin(LOOKING_FOR_ENDED);
+  else tell(LOOKING_FOR_ENDED, 0, 0);
+  const { runs, changes, kept } = findCurrent(material.taught);
   const taught =
     service === undefined
-      ? await teachItself(runs, rules, { tell, refuse: options.refuse ?? (async () => null) })
+      ? await teachItself(runs, kept, rules, { work, refuse: options.refuse ?? (async () => null) })
       : await teachAsker(runs, { ...rules, tell }, service, options.held_out ?? null);
-  const { split, learned, model, calibration, steps } = taught;
+  const { split, learned, model, calibration, steps, agentOf = findAgents(model, makeIndex) } = taught;
   const ids = material.taught.flatMap(({ first_id, last_id }) => [first_id, last_id]);
   return {
     model,
@@ -155,6 +166,7 @@ export async function teachStudent(
     by_answer: measureByAnswer(steps),
     changes,
     refusal: taught.refusal ?? null,
+    ended_after: taught.ended_after ?? null,
     draft: {
       ...head,
       student: options.student,
@@ -165,7 +177,7 @@ export async function teachStudent(
         confidence: CONFIDENCE,
         never_serve: [...never_serve],
         final_cost,
-        agents: describeAgents(calibration, learned, countByAgent(steps, new Student(model, makeIndex))),
+        agents: describeAgents(calibration, learned, countByAgent(steps, agentOf)),
       },
       measured: {
         ...summarizeMeasures(steps),
@@ -193,6 +205,9 @@ interface FoundStudent
   of?: StudentManifestDraft['measured']['of'];
   service?: StudentManifestDraft['measured']['service'];
   refusal?: string | null;
+  ended_after?: EndedAfter;
+  /** Names a step's agent; absent: the model knows the agents. */
+  agentOf?: (step: GoldenStep) => string;
 }
 
 interface TeachRules {
@@ -203,20 +218,36 @@ interface TeachRules {
   isFit: JudgeFit;
 }
 
-/** Teaches and measures a student that gives its own answers, without a service. */
+/**
+ * Leaves out answers that ended. The student of the other steps is needed only at the end of the teaching. Serialized, it
+ * takes no room in the bounded heap meanwhile.
+ */
+function findCurrent(taught: readonly GoldenRun[]) {
+  const { runs, changes, model } = leaveOutEnded(taught);
+  return { runs, changes, kept: model === null ? null : serialize(model) };
+}
+
+/**
+ * Teaches and measures a student that gives its own answers, without a service.
+ * @param kept the student of all these runs, serialized; null: it must be fitted
+ */
 async function teachItself(
   taught: readonly GoldenRun[],
+  kept: Uint8Array | null,
   rules: TeachRules,
-  { tell, refuse }: Required<Pick<TeachOptions, 'tell' | 'refuse'>>,
+  { work, refuse }: { work: TeachingWork; refuse: NonNullable<TeachOptions['refuse']> },
 ): Promise<FoundStudent> {
   const split = splitRuns(taught);
   const parts = rotateParts(split);
-  const work = new TeachingWork(parts.length, tell);
+  work.divide(parts.length, kept !== null);
+  work.finishUnit();
+  const calibrated = parts.map((part, at) =>
+    calibratePart(part, rules, work, parts.length === 1 ? '' : `, ${at + 1} of ${parts.length}`),
+  );
+  if (calibrated.every(({ calibration }) => calibration.threshold < 0))
+    return endUnmeasured({ split, first: calibrated[0]! }, parts, refuse);
   const rounds: MeasuredRound[] = [];
-  for (const [at, part] of parts.entries()) {
-    const of = parts.length === 1 ? '' : `, ${at + 1} of ${parts.length}`;
-    rounds.push(await measurePart(part, rules, work, of));
-  }
+  for (const part of calibrated) rounds.push(await measurePart(part, rules, work));
   const first = rounds[0]!;
   const asked = rounds.flatMap((round) => round.asked);
   const failed = findFailedForms(asked, rules.target_error);
@@ -227,16 +258,23 @@ async function teachItself(
   if (refusal !== null || !steps.some(({ served }) => served)) {
     const calibration = first.calibration.without(failed);
     const { learned, teaching } = first;
-    const teaching_runs = teaching.length;
-    return { ...found, model: measured, measured_model: null, calibration, learned, teaching_runs, refusal };
+    const ended = {
+      measured_model: null,
+      teaching_runs: teaching.length,
+      ended_after: 'measurement',
+    } as const;
+    return { ...found, ...ended, model: measured, calibration, learned, refusal };
   }
   const whole = `teaching all of ${countOf(taught.length, 'run')}`;
   work.begin(whole);
   const learned = listLearned(taught);
   const calibration = calibrateStudent(learned, { ...rules, after_fold: work.finishUnit }).without(failed);
+  const { gathers } = calibration;
+  const isKnown = kept !== null && gathers.size === 0;
+  const model = isKnown ? (deserialize(kept) as StudentModel) : fitStudent(learned, { gathers });
   return {
     ...found,
-    model: limitAgents(fitStudent(learned, { gathers: calibration.gathers }), calibration.agents),
+    model: limitAgents(model, calibration.agents),
     measured_model: measured,
     calibration,
     learned,
@@ -250,41 +288,79 @@ async function teachItself(
   };
 }
 
+/** Ends the teaching before anything is measured, because none of the parts' calibrations lets a kind be served. */
+async function endUnmeasured(
+  { split, first }: { split: SplitRuns<GoldenRun>; first: CalibratedPart },
+  parts: readonly RotatedPart[],
+  refuse: NonNullable<TeachOptions['refuse']>,
+): Promise<FoundStudent> {
+  const left = { served: false, wrong: false, kind: null, reason: 'unproven' } as const;
+  const steps = parts.flatMap(({ held_out }) =>
+    held_out.flatMap(({ run_id, steps }) => steps.map((step): MeasuredStep => ({ run_id, step, ...left }))),
+  );
+  const names = new Map<unknown, string>();
+  for (const [{ step }, agent] of nameAgents(listLearned([...split.teaching, ...split.held_out])))
+    names.set(step, agent);
+  return {
+    split,
+    steps,
+    model: fitStudent([]),
+    measured_model: null,
+    calibration: first.calibration,
+    learned: first.learned,
+    teaching_runs: first.part.teaching.length,
+    refusal: await refuse({ split, steps }),
+    ended_after: 'calibration',
+    agentOf: ({ step }) => names.get(step) ?? step.scope,
+  };
+}
+
+/** Finds the thresholds of the student that is taught the runs of a part. @param of which of the parts it is */
+function calibratePart(part: RotatedPart, rules: TeachRules, work: TeachingWork, of: string): CalibratedPart {
+  const learned = listLearned(part.teaching);
+  work.begin(`calibrating on ${countOf(part.teaching.length, 'run')}${of}`);
+  const calibration = calibrateStudent(learned, { ...rules, after_fold: work.finishUnit });
+  return { part, learned, calibration, of };
+}
+
 /** Teaches a student the runs of a part, and measures it on the runs that the part holds out. */
 async function measurePart(
-  { teaching, held_out: part }: RotatedPart,
+  { part: { teaching, held_out }, learned, calibration, of }: CalibratedPart,
   rules: TeachRules,
   work: TeachingWork,
-  of: string,
 ): Promise<MeasuredRound> {
-  const learned = listLearned(teaching);
-  work.begin(`calibrating on ${countOf(teaching.length, 'run')}${of}`);
-  const calibration = calibrateStudent(learned, { ...rules, after_fold: work.finishUnit });
   work.begin(`fitting ${countOf(learned.length, 'step')}${of}`);
   const model = limitAgents(fitStudent(learned, { gathers: calibration.gathers }), calibration.agents);
   work.finishUnit();
-  work.begin(`measuring on ${countOf(part.length, 'run')}${of}`);
+  work.begin(`measuring on ${countOf(held_out.length, 'run')}${of}`);
   const student = new Student(model, rules.makeIndex);
   const { threshold } = calibration;
-  const asked = await askAbout(part, (step) => decide(student, step, threshold, rules.isFit));
+  const asked = await askAbout(held_out, (step) => decide(student, step, threshold, rules.isFit));
   work.finishUnit();
   return { teaching, learned, calibration, model, asked };
 }
 
-/** Units of work, each about as long as one fit: the folds of a calibration, then the fit, then the measurement. */
-const PART_UNITS = CALIBRATION_FOLDS + 2;
-const WHOLE_UNITS = CALIBRATION_FOLDS + 1;
+/** What the teaching does first. */
+const LOOKING_FOR_ENDED = 'looking for answers that ended';
 
-/** How much of the teaching is done. */
+/** Units of work of a part, each about as long as one fit: the folds of a calibration, the fit, the measurement. */
+const PART_UNITS = CALIBRATION_FOLDS + 2;
+
+/** How much of the teaching is done. The first unit is the search for answers that ended. */
 class TeachingWork {
   readonly #tell: TellWork;
-  readonly #units: number;
+  #units = 0;
   #done = 0;
   #what = '';
 
   constructor(parts: number, tell: TellWork) {
     this.#tell = tell;
-    this.#units = parts * PART_UNITS + WHOLE_UNITS;
+    this.divide(parts, true);
+  }
+
+  /** @param isFitted whether the student of all runs is known, so that only its calibration is left */
+  divide(parts: number, isFitted: boolean): void {
+    this.#units = 1 + parts * PART_UNITS + CALIBRATION_FOLDS + (isFitted ? 0 : 1);
   }
 
   begin(what: string): void {
@@ -336,6 +412,15 @@ function leaveFailedOut(asked: readonly MeasuredStep[], failed: ReadonlySet<stri
 /** Names of a served answer's form, the narrowest last. */
 function listForms({ kind, forms }: MeasuredStep): readonly string[] {
   return kind === null ? [] : (forms ?? [kind]);
+}
+
+/** The runs of a part, and the thresholds of the student that is taught them. */
+interface CalibratedPart {
+  part: RotatedPart;
+  learned: LearnedStep[];
+  calibration: ReturnType<typeof calibrateStudent>;
+  /** Which of the parts this is, for the progress; '' if it is the only one. */
+  of: string;
 }
 
 /** A student that does not know some runs, and its results on them. */
@@ -396,13 +481,19 @@ function dropKinds(calibration: Calibration, failed: ReadonlySet<string>): Calib
   return { ...calibration, agents, threshold: Math.max(-1, ...agents.map(({ threshold }) => threshold)) };
 }
 
+/** Returns a function that names a step's agent as the model does. */
+function findAgents(model: StudentModel, makeIndex: MakeStudentIndex): (step: GoldenStep) => string {
+  const student = new Student(model, makeIndex);
+  return ({ step }) => student.propose(step).agent;
+}
+
 function countByAgent(
   asked: readonly MeasuredStep[],
-  student: Student,
+  agentOf: (step: GoldenStep) => string,
 ): Map<string, { steps: number; served: number; errors: number }> {
   const counts = new Map<string, { steps: number; served: number; errors: number }>();
   for (const { step, served, wrong } of asked) {
-    const { agent } = student.propose(step.step);
+    const agent = agentOf(step);
     const count = counts.get(agent) ?? { steps: 0, served: 0, errors: 0 };
     counts.set(agent, count);
     count.steps += 1;

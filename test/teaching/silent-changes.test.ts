@@ -6,7 +6,9 @@
 import { describe, expect, it } from 'vitest';
 import { ExactIndex } from '../../src/search/exact-index.ts';
 import type { GoldenRun } from '../../src/teaching/golden-steps.ts';
+import { listLearned } from '../../src/teaching/service-calibration.ts';
 import { leaveOutEnded } from '../../src/teaching/silent-changes.ts';
+import { fitStudent } from '../../src/teaching/student-fit.ts';
 import { teachStudent } from '../../src/teaching/taught-student.ts';
 import { callAnswer, makeOrderStep } from '../student/model/made-steps.ts';
 
@@ -44,6 +46,12 @@ describe('an answer that the upstream stopped giving', () => {
     expect(countOf(runs, 'refund')).toBe(0);
     expect(countOf(runs, 'get_order')).toBe(lookups);
     expect(countOf(runs, 'cancel')).toBe(120 - refunds - lookups);
+  });
+
+  it('rules out the student that was fitted with it; without an ended answer, that student stays', () => {
+    expect(leaveOutEnded(makeRuns(120, 80)).model).toBeNull();
+    const unchanged = makeRuns(120, 120);
+    expect(leaveOutEnded(unchanged).model).toEqual(fitStudent(listLearned(unchanged)));
   });
 
   it('is found once eight runs show it, and not before', () => {
