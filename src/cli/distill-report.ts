@@ -13,7 +13,7 @@ import { DISTILL_BODY_BYTES } from '../teaching/limits.ts';
 import type { RoundJson } from '../teaching/round-json.ts';
 import type { SilentChange } from '../teaching/silent-changes.ts';
 import type { AnswerKindMeasure } from '../teaching/student-measures.ts';
-import { percent } from '../teaching/taught-student.ts';
+import { type EndedAfter, percent } from '../teaching/taught-student.ts';
 import type { ExportReport } from '../teaching/training-export.ts';
 import type { LeftOut } from '../teaching/training-lines.ts';
 import { layOutTable, makeHarmlessLine, type Palette } from './terminal-text.ts';
@@ -57,6 +57,12 @@ const UNCOVERED: Record<UncoveredReason, string> = {
   bad_request: 'the upstream may refuse the request',
   missing_value: 'a value is missing',
   invalid: 'the answer would be invalid',
+};
+
+const ENDED_AFTER: Record<EndedAfter, string> = {
+  calibration:
+    'after the calibration: no kind of answer may be served, so no student was fitted and measured, and all held-out steps count as not served',
+  measurement: 'after the measurement: the student cannot be published, so it was not taught all runs',
 };
 
 /** Maximum number of kinds of answers with a line in the table. Kinds with errors are always listed. */
@@ -175,9 +181,9 @@ function describeStudent(
   const { measured, golden, coverage, threshold } = student;
   const of =
     taught_runs === found ? '' : `; of ${countOf(found, 'golden run')}, the newest of each agent that fit`;
-  const facts: [string, string][] = [
-    ['taught', `${countOf(golden.teaching_runs, 'run')}, ${countOf(golden.steps, 'step')}${of}`],
-  ];
+  const facts: [string, string][] =
+    student.ended_after === null ? [] : [['ended early', ENDED_AFTER[student.ended_after]]];
+  facts.push(['taught', `${countOf(golden.teaching_runs, 'run')}, ${countOf(golden.steps, 'step')}${of}`]);
   for (const change of student.changes) facts.push(['answer ended', describeChange(change)]);
   if (measured.of !== undefined) {
     const { students, teaching_runs } = measured.of;
@@ -392,7 +398,9 @@ export function describeRoundLine(round: RoundJson): string {
       : `, ${measured.served} of ${countOf(measured.steps, 'step')} held out served, ${measured.errors} wrong`;
   if (outcome === 'published') return `published version ${version} (${runs}${figures})`;
   const kept = outcome === 'kept' ? `kept version ${version}` : 'published nothing';
-  return makeHarmlessLine(`${kept}: ${reason} (${runs}${figures})`);
+  const after = student?.ended_after ?? null;
+  const ended = after === null ? '' : `; the round ended early, after the ${after}`;
+  return makeHarmlessLine(`${kept}: ${reason}${ended} (${runs}${figures})`);
 }
 
 /** `aborted 3, not ended 1`: the most frequent first. */

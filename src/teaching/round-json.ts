@@ -5,6 +5,7 @@ import type { CurvePoint } from './calibration.ts';
 import type { RoundReport } from './round.ts';
 import type { SilentChange } from './silent-changes.ts';
 import type { AnswerKindMeasure } from './student-measures.ts';
+import type { EndedAfter } from './taught-student.ts';
 
 export interface RoundJson
   extends Pick<RoundReport, 'outcome' | 'reason' | 'version' | 'taught_runs' | 'patterns'> {
@@ -26,6 +27,8 @@ export interface RoundJson
         by_answer: AnswerKindMeasure[];
         changes: SilentChange[];
         curve: CurvePoint[];
+        /** The work after which the round ended early; null if it did not. */
+        ended_after: EndedAfter | null;
       })
     | null;
 }
@@ -50,6 +53,7 @@ export function toRoundJson(report: RoundReport, out: string): RoundJson {
             by_answer: student.by_answer,
             changes: student.changes,
             curve: student.calibration.curve,
+            ended_after: student.ended_after,
           },
   };
 }

@@ -1,7 +1,7 @@
 /** The report of a round in words: it begins with what would be served, and names every problem. */
 import { expect, it } from 'vitest';
 import { makeDraft } from '../../bench/made-manifest.ts';
-import { describeRound } from '../../src/cli/distill-report.ts';
+import { describeRound, describeRoundLine } from '../../src/cli/distill-report.ts';
 import { choosePalette } from '../../src/cli/terminal-text.ts';
 import type { RoundJson } from '../../src/teaching/round-json.ts';
 
@@ -44,7 +44,7 @@ const odd = { ...answer('text', 'too_wrong'), errors: 9, needed_runs: 400 };
 
 const kind = (name: string, errors = 0) => ({ kind: name, steps: 10, served: 9, errors });
 
-function describe(over: Partial<RoundJson> = {}): string {
+function makeRound(over: Partial<RoundJson> = {}): RoundJson {
   const agents = [
     agent('triage'),
     agent('cluster', { threshold: null, evidence: 'failed', measured: { steps: 25, served: 0, errors: 0 } }),
@@ -55,7 +55,7 @@ function describe(over: Partial<RoundJson> = {}): string {
     agent('loose', { threshold: null, kinds: [strange, rare, slips] }),
   ];
   const draft = makeDraft();
-  const round: RoundJson = {
+  return {
     outcome: 'published',
     reason: '',
     version: 3,
@@ -91,11 +91,14 @@ function describe(over: Partial<RoundJson> = {}): string {
         kind('last'),
       ],
       curve: [],
+      ended_after: null,
     },
     ...over,
   };
-  return describeRound(round, 'e2', Number.POSITIVE_INFINITY, choosePalette(false));
 }
+
+const describe = (over: Partial<RoundJson> = {}): string =>
+  describeRound(makeRound(over), 'e2', Number.POSITIVE_INFINITY, choosePalette(false));
 
 it('the report starts with what would be served, and says how many of the runs were used', () => {
   const lines = describe().split('\n');
@@ -136,4 +139,25 @@ it('the report shows a limited number of kinds of answers that were wrong, and h
   expect(text).toContain('kind 11');
   expect(text).not.toContain('kind 12');
   expect(text).toContain('and 3 other kinds');
+});
+
+it('a round that ended early says after which work, and what it left out', () => {
+  const student = makeRound().student!;
+  const ended = (ended_after: 'calibration' | 'measurement') =>
+    makeRound({
+      outcome: 'nothing',
+      reason: 'it is wrong',
+      version: null,
+      student: { ...student, ended_after },
+    });
+  expect(describe(ended('calibration'))).toMatch(
+    /^ended early +after the calibration: no kind of answer may be served, so no student was fitted/m,
+  );
+  expect(describe(ended('measurement'))).toMatch(
+    /^ended early +after the measurement: .* was not taught all runs$/m,
+  );
+  expect(describe()).not.toContain('ended early');
+  expect(describeRoundLine(ended('calibration'))).toMatch(
+    /^published nothing: it is wrong; the round ended early, after the calibration \(5,900 golden/,
+  );
 });
