@@ -36,6 +36,7 @@ import { GoldenRequests } from './golden-requests.ts';
 import { type DigestStore, type GoldenMaterial, gatherGolden } from './golden-steps.ts';
 import { mergePatterns } from './merge-patterns.ts';
 import { type PublishedStudent, refuseMeasured } from './publication.ts';
+import { readRefused, writeRefused } from './refused-round.ts';
 import { PUBLISHING } from './round-phases.ts';
 import { StudentAsker } from './student-asker.ts';
 import {
@@ -161,9 +162,8 @@ export async function runRound(options: RoundOptions, teller: RoundTeller): Prom
     if (shortage !== null) return { ...report, reason: shortage };
     const { student, gate, never_serve, final_cost = FINAL_COST, held_out = null } = options;
     const wanted = { target_error: gate.target_error, student, never_serve, final_cost, held_out };
-    const same = options.compare
-      ? await findSame(options.out, before, fingerprintMaterial(material, wanted))
-      : null;
+    const judged = { fingerprint: fingerprintMaterial(material, wanted), gate, before };
+    const same = options.compare ? await findSame(options, judged) : null;
     if (same !== null) return { ...report, reason: same };
     const tooLittle =
       options.evaluates === true ? null : describeTooLittle(taught, { student, gate, held_out });
@@ -190,7 +190,10 @@ export async function runRound(options: RoundOptions, teller: RoundTeller): Prom
         reason: refusal ?? '',
         student: taughtStudent,
       };
-    if (refusal !== null) return { ...report, reason: refusal, student: taughtStudent };
+    if (refusal !== null) {
+      if (isRepeatable(options)) await keepRefusal(options.out, judged, refusal, warn);
+      return { ...report, reason: refusal, student: taughtStudent };
+    }
     teller.announce(PUBLISHING);
     const isHeld = before !== null && (await readOrders(options.out)).held;
     const manifest = await publishStudent(options.out, taughtStudent.draft, taughtStudent.model, {
@@ -216,18 +219,42 @@ function describeWaiting(version: number): string {
 
 /**
  * Checks whether the same material already gave the serving version, or a kept one while an operator pins the serving
- * version.
+ * version, or a student that could not be published.
  * @returns why no new student is made; null: the material is new
  */
 async function findSame(
-  out: string,
-  before: StudentManifest | null,
-  fingerprint: string,
+  options: RoundOptions,
+  judged: { fingerprint: string; gate: Gate; before: StudentManifest | null },
 ): Promise<string | null> {
+  const { out } = options;
+  const { before, fingerprint } = judged;
   if (before?.golden.fingerprint === fingerprint) return `nothing new since version ${before.version}`;
+  const refused = isRepeatable(options) ? await readRefused(out, judged) : null;
+  if (refused !== null) return `nothing new since the last round, which published nothing: ${refused}`;
   if (before === null || !(await readOrders(out)).held) return null;
   const kept = (await listVersions(out)).find(({ manifest }) => manifest?.golden.fingerprint === fingerprint);
   return kept === undefined ? null : `nothing new: ${describeWaiting(kept.version)}`;
+}
+
+/** Whether another round with the same material ends in the same way. A service may answer differently each time. */
+function isRepeatable({ compare, student }: RoundOptions): boolean {
+  return compare && student.kind === 'exemplar';
+}
+
+/** Remembers why nothing is published. If that fails, the next round is made even without new runs. */
+async function keepRefusal(
+  out: string,
+  judged: Parameters<typeof writeRefused>[1],
+  reason: string,
+  warn: (words: string) => void,
+): Promise<void> {
+  try {
+    await writeRefused(out, judged, reason);
+  } catch (error) {
+    const refusal = describeRefusal(error);
+    if (refusal === null) throw error;
+    warn(`the result of this round is not kept, so the next round repeats the work: ${refusal}`);
+  }
 }
 
 /** Opens the database, from which golden requests are read again. For kind `http` it also opens the service. */

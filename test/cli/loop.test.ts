@@ -260,6 +260,25 @@ describe('loop at an interval', () => {
   });
 });
 
+describe('a round after one that could not publish', () => {
+  it('teaches again only if something that decides has changed', { tags: 'long' }, async () => {
+    const out = join(folder, 'not-good');
+    const round = async (least: number): Promise<RoundJson> => {
+      const argv = ['loop', '--once', '--json', '--db', db, '--out', out, '--min-served', `${least}`];
+      const { code, stdout } = await runHere(argv, env);
+      expect(code).toBe(0);
+      return JSON.parse(stdout) as RoundJson;
+    };
+    // The student does not serve all held-out steps of these runs.
+    const all = Number(/^the held-out runs have (\d+) steps/.exec((await round(10_000)).reason)![1]);
+    const first = await round(all);
+    expect(first).toMatchObject({ outcome: 'nothing', student: { ended_after: 'measurement' } });
+    const reason = `nothing new since the last round, which published nothing: ${first.reason}`;
+    expect(await round(all)).toMatchObject({ outcome: 'nothing', reason, student: null, version: null });
+    expect(await round(12)).toMatchObject({ outcome: 'published', version: 1 });
+  });
+});
+
 describe('a database that was recreated at the same path', () => {
   it('is read again, although its runs have the same names and times', { tags: 'long' }, async () => {
     const own = join(folder, 'anew.mdb');
