@@ -4,10 +4,6 @@ import { MASK } from './mask.ts';
 
 /** Maximum length of a parameter's name. A longer name counts as that of a secret, so its value is not stored. */
 const NAME_CHARACTERS = 1_024;
-/**
- * Maximum length of a parameter's name in a URL within other text. A parameter with a longer name is not recognised.
- */
-const EMBEDDED_NAME_CHARACTERS = 128;
 
 const SECRET_NAMES = new Set([
   'key',
@@ -71,23 +67,25 @@ export function maskQuery(query: string): string {
 const ENDS = new Uint8Array(256);
 for (const char of `=&;#"'<> \t\n\v\f\r\u00a0`) ENDS[char.charCodeAt(0)] = 1;
 const BEGINS = new Uint8Array(256);
-for (const char of '?&;') BEGINS[char.charCodeAt(0)] = 1;
+for (const char of '?&;#') BEGINS[char.charCodeAt(0)] = 1;
 
 function isIn(set: Uint8Array, text: string, at: number): boolean {
   const code = text.charCodeAt(at);
   return code < 256 && set[code] === 1;
 }
 
-/** Masks secret query values of URLs inside a header value (`location`, `referer`, `link`). */
+/**
+ * Masks secret values in the queries and fragments of URLs inside a header value (`location`, `referer`, `link`). The
+ * cost is linear, because no name contains `=`.
+ */
 export function maskEmbeddedQueries(text: string): string {
   let equals = text.indexOf('=');
-  if (equals < 0 || (!text.includes('?') && !text.includes('&'))) return text;
+  if (equals < 0) return text;
   let masked = '';
   let done = 0;
   while (equals >= 0) {
-    const lowest = Math.max(done, equals - EMBEDDED_NAME_CHARACTERS);
     let name = equals;
-    while (name > lowest && !isIn(ENDS, text, name - 1) && !isIn(BEGINS, text, name - 1)) name--;
+    while (name > done && !isIn(ENDS, text, name - 1) && !isIn(BEGINS, text, name - 1)) name--;
     let end = equals + 1;
     if (name < equals && name > 0 && isIn(BEGINS, text, name - 1)) {
       if (isSecretQueryName(text.slice(name, equals))) {

@@ -360,6 +360,23 @@ describe('a query', () => {
     }
     expect(maskEmbeddedQueries('https://h/p?alt=sse&key=abc#f')).toBe(`https://h/p?alt=sse&key=${MASK}#f`);
   });
+
+  it('has its secrets masked in other text, too, however long a name is', () => {
+    const encoded = [...'access_token'].map((char) => `%25${char.charCodeAt(0).toString(16)}`).join('');
+    for (const name of [
+      `${'x'.repeat(200)}_api_key`,
+      encoded,
+      'n'.repeat(1_100),
+      `${'%2541'.repeat(40)}_secret`,
+    ])
+      for (const url of [`https://h/p?alt=sse&${name}=`, `https://h/p#a=b&${name}=`, `https://h/p#${name}=`])
+        expect(maskEmbeddedQueries(`<${url}abc>; rel="next"`), url).toBe(`<${url}${MASK}>; rel="next"`);
+    const harmless = `<https://h/p?${'page'.repeat(50)}=3#part=2>`;
+    expect(maskEmbeddedQueries(harmless)).toBe(harmless);
+    // A search that went back to the beginning at each sign would take minutes.
+    const signs = `?${'x=x'.repeat(300_000)}`;
+    expect(maskEmbeddedQueries(signs)).toBe(signs);
+  });
 });
 
 describe('credentials of a request', () => {
