@@ -31,7 +31,7 @@ export const UNIT = [
   'test/runtime/{ask-owner,claims,host,recorder}.test.ts',
   'test/otel/{conventions,turn-spans}.test.ts',
   'test/proxy/name-lookups.test.ts',
-  'test/redaction/{escaped-text,key-shapes,redaction,work}.test.ts',
+  'test/redaction/{escaped-text,key-shapes,redaction,shape-match,work}.test.ts',
   'test/search/{embedder-config,embedder-features,stored-vectors,word-tokens}.test.ts',
   'test/sim/{orders,simulation}.test.ts',
   'test/storage/{accounts-usage,capture-record,packing-share,run-reads,stream-secrets,text-words}.test.ts',

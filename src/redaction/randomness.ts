@@ -39,14 +39,38 @@ export function leastEvidence(characters: number): number {
   return Math.min(45, Math.max(30, 1.5 * characters));
 }
 
-/**
- * Measures the most evidence at any place in [from, to), in half bits. A suffix of the text has at most a few half bits
- * more than the whole: its first characters lack the context that makes them more likely.
- */
+/** Measures the most evidence at any place in [from, to), in half bits. */
 export function measureEvidence(bytes: Uint8Array, from: number, to: number): number {
   const evidence = new Evidence();
   for (let at = from; at < to; at++) evidence.add(bytes[at]!);
   return evidence.most;
+}
+
+/** Number of characters on which the cost of the next one depends. */
+const CONTEXT = 4;
+
+/**
+ * Measures the evidence in [from, to), a part of a range that was measured from `outer` on. The first characters of the
+ * part may have more evidence than in the range, because here they lack the context that makes them likely.
+ * @returns the most evidence before `end`. From `end` on, the part has no more evidence than the range had
+ */
+export function measurePart(
+  bytes: Uint8Array,
+  outer: number,
+  from: number,
+  to: number,
+): { most: number; end: number } {
+  const part = new Evidence();
+  // At each place this is at most the evidence that the range had there.
+  const range = new Evidence();
+  for (let at = Math.max(outer, from - CONTEXT); at < from; at++) range.add(bytes[at]!);
+  range.forget();
+  let at = from;
+  for (; at < to && !(at >= from + CONTEXT && part.isWithin(range)); at++) {
+    part.add(bytes[at]!);
+    range.add(bytes[at]!);
+  }
+  return { most: part.most, end: at };
 }
 
 /** Evidence by alphabet for the text read so far. */
@@ -76,6 +100,16 @@ class Evidence {
     else this.#inPart |= kind === UPPER && this.#inPart === 0 ? FIRST_CAPITAL : 1 << kind;
     const isWord = (this.#inPart & ((1 << UPPER) | (1 << DIGIT))) === 0;
     if (!isWord) this.most = Math.max(this.most, this.#hex, this.#oneCase, this.#bothCases);
+  }
+
+  /** Drops the evidence, and keeps the last characters as context. */
+  forget(): void {
+    this.#hex = this.#oneCase = this.#bothCases = 0;
+  }
+
+  /** Whether the evidence is at most the other's, for each alphabet. */
+  isWithin(other: Evidence): boolean {
+    return this.#hex <= other.#hex && this.#oneCase <= other.#oneCase && this.#bothCases <= other.#bothCases;
   }
 
   #addOther(): void {

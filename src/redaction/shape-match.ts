@@ -3,12 +3,12 @@
  * expression would backtrack over long runs and keep a state for each byte, which overflows its stack after some
  * megabytes. Pure; any thread.
  *
- * The cost is linear. For each set of characters it remembers the end of the current stretch, and whether the rest of a
+ * The cost is linear in practice, and bounded by the caller's `Work` in every case. For each set of characters it remembers the end of the current stretch, and whether the rest of a
  * shape matched after that stretch. So a run is walked once, even if the run begins like a key in a million places.
  */
 import { startsWith, WordIndex } from './key-beginnings.ts';
 import { CHARACTERS, KEY_SHAPES, type KeyShape, KINDS, type Part, type Several } from './key-shapes.ts';
-import { leastEvidence, measureEvidence } from './randomness.ts';
+import { leastEvidence, measureEvidence, measurePart } from './randomness.ts';
 import type { Work } from './work.ts';
 
 interface Beginning {
@@ -108,14 +108,19 @@ export class ShapeMatch {
   /** Whether the text after a key's beginning is random. Names in code begin like keys, too, but are not random. */
   #isRandom(from: number, to: number): boolean {
     const least = leastEvidence(to - from);
-    // A part of a measured range has hardly more evidence than the range, so it is not measured again.
-    if (from >= this.#plainFrom && to <= this.#plainTo && this.#plainMost <= least) return false;
+    const isInside = from >= this.#plainFrom && to <= this.#plainTo;
+    if (isInside) {
+      const { most, end } = measurePart(this.#bytes, this.#plainFrom, from, to);
+      this.#work.add(end - from);
+      if (most > least) return true;
+      if (this.#plainMost <= least) return false;
+    }
     this.#work.add(to - from);
     const most = measureEvidence(this.#bytes, from, to);
     if (most > least) return true;
     // This part of the remembered range was measured again only because a shorter text needs less evidence. Keep the
     // range.
-    if (from >= this.#plainFrom && to <= this.#plainTo) return false;
+    if (isInside) return false;
     this.#plainFrom = from;
     this.#plainTo = to;
     this.#plainMost = most;
