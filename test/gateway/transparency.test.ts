@@ -412,6 +412,21 @@ describe('the client receives', () => {
     expect((await client.readAnswer()).body.toString()).toBe('ok');
     client.socket.destroy();
   });
+
+  it.each(['banana', 'banana=1'])(
+    'a request with Expect: %s, without the header and without a go-ahead, as nginx passes it on',
+    async (expectation) => {
+      const client = await openRawClient(gateway.port);
+      await client.write(
+        `POST / HTTP/1.1\r\nhost: gw\r\nexpect: ${expectation}\r\ncontent-length: 4\r\n\r\nbody`,
+      );
+      const answer = await client.readAnswer();
+      expect([answer.start_line, answer.informational]).toEqual(['HTTP/1.1 200 OK', []]);
+      expect(upstream.requests[0]!.body.toString()).toBe('body');
+      expect(headerValue(upstream.requests[0]!, 'expect')).toBeNull();
+      client.socket.destroy();
+    },
+  );
 });
 
 describe('prefix routes', () => {
