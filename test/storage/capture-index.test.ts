@@ -66,6 +66,39 @@ function readAll(path: string): ExchangeRecord[] {
 const runs = (records: ExchangeRecord[]): (string | null)[] => records.map((record) => record.run_id);
 
 describe('runs without a label', () => {
+  it('of different credentials join only if one repeats an answer of the other', async () => {
+    const folder = makeFolder();
+    const log = await openLog(folder);
+    const by = (key: string, words: string, answer = '', part: Partial<CapturedExchange> = {}) =>
+      ask(words, answer, { ...part, request_headers: ['authorization', `Bearer credential-of-${key}`] });
+    const refused = { status: 529 };
+    await log.append([
+      by('ann', 'f', '', refused), // 1 fails
+      by('bob', 'f', '', refused), // 2 of another client
+      by('ann', 'f', 'x'), // 3 retries 1
+      by('bob', 'f', 'y'), // 4 retries 2
+      by('cem', 'f changed c', 'z'), // 5 begins like 1 to 4, but repeats no answer
+      by('ann', 'f changed c', 'z'), // 6 continues 3 with a changed answer
+      ask('f', '', refused), // 7 without a credential
+      by('ann', 'f', 'w'), // 8 does not retry 7
+      ask('f', 'v'), // 9 retries 7
+    ]);
+    // Ann has a new token, and repeats an answer that only she can know.
+    await log.append([by('ann-later', 'f x d', 'u')]); // 10
+    await indexAll(log);
+    const expected = [1, 2, 1, 2, 5, 1, 7, 8, 7, 1].map((id) => `conv_${id}`);
+    expect(runs(readAll(log.stats().path))).toEqual(expected);
+    await log.close();
+    // The credentials are stored with the turns.
+    const again = await openLog(folder);
+    await again.append([by('ann', 'g', '', refused)]); // 11
+    await again.close();
+    const last = await openLog(folder);
+    await last.append([by('bob', 'g', 'y'), by('ann', 'g', 'x')]); // 12, 13
+    await indexAll(last);
+    expect(runs(readAll(last.stats().path)).slice(10)).toEqual(['conv_11', 'conv_12', 'conv_11']);
+  });
+
   it('are found by their conversation', async () => {
     const log = await openLog(makeFolder());
     await log.append([

@@ -20,7 +20,8 @@
  * Several turns may match equally well, because many runs begin with the same messages. The choice follows these
  * criteria, in this order: an identical system prompt; a prompt about as similar as the best; a turn that no earlier
  * turn continues; the most similar prompt; the latest turn. If the evidence does not include an answer (a retry, a
- * changed answer), a turn with a dissimilar prompt is not continued, because it is probably of another agent.
+ * changed answer), a turn with a dissimilar prompt is not continued, because it is probably of another agent, nor is a
+ * turn with another credential.
  * Memory. A request is looked up among the latest INDEXED_TURNS_KNOWN turns, in a map in memory (turn-map.ts). The
  * first use fills the map from the table `tails`. Its key is the id of a turn. Its value contains: whether the turn
  * failed; eight bytes of the SHA-256 of each hash that identifies the turn or that it looks for; its arrival; the
@@ -34,6 +35,7 @@ import { foundRunId } from './found-run.ts';
 import type { ExchangeSummary } from './record.ts';
 import type { RunMove } from './summary-table.ts';
 import {
+  type AskedTurn,
   decodeTurn,
   encodeTurn,
   INDEXED_TURNS_KNOWN,
@@ -43,7 +45,6 @@ import {
   makeTurnKey,
   type Turn,
   TurnMap,
-  type TurnPlace,
   WANTS_NOTHING,
   type WantedKeys,
 } from './turn-map.ts';
@@ -134,8 +135,9 @@ export class TurnLinks {
 
   /** Links the next turn. @returns its run, and the turn of that run that it continues (0: none) */
   add({ summary, entry, client_run }: ExchangeFacts): { run_id: string; follows: number } {
-    const place = { id: summary.id, arrival: arrivalOf(summary) };
     this.#keys.clear();
+    const sender = summary.credential === undefined ? '' : this.#keyOf(`credential ${summary.credential}`);
+    const place = { id: summary.id, arrival: arrivalOf(summary), sender };
     const label = summary.run_id ?? client_run;
     let found = entry === null ? null : this.#findBefore(entry, place);
     const foundRun = found === null ? null : this.#readRun(found.before);
@@ -176,7 +178,7 @@ export class TurnLinks {
   }
 
   /** Finds the turn that a request continues, among those that arrived earlier; null if the request starts a run. */
-  #findBefore(entry: LinkEntry, place: TurnPlace): FoundTurn | null {
+  #findBefore(entry: LinkEntry, place: AskedTurn): FoundTurn | null {
     const { conversation, last_answer_alone: alone = null, last_answer_at: at = -1 } = entry;
     const sketch = entry.sketchSystem ?? ((): string => '');
     const turns = this.#turns();
@@ -366,7 +368,7 @@ export class TurnLinks {
 }
 
 function makeTurn(
-  place: TurnPlace,
+  place: AskedTurn,
   { status, aborted }: ExchangeSummary,
   entry: LinkEntry | null,
   found: FoundTurn | null,

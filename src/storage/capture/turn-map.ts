@@ -26,10 +26,16 @@ export const LINK = { none: 0, prefix: 1, alone: 2, answer: 3, beyond: 4 } as co
 export type LinkStrength = (typeof LINK)[keyof typeof LINK];
 
 /** The position of a turn among all turns: by arrival, then by id. */
-export interface TurnPlace {
+interface TurnPlace {
   id: number;
   /** When the request arrived; 0 in files of versions before 0.2.0. */
   arrival: number;
+}
+
+/** What a request that looks for its predecessor has, beside its conversation. */
+export interface AskedTurn extends TurnPlace {
+  /** Key of its credential; '' without one, and in files of versions before 0.2.0. */
+  sender: string;
 }
 
 /** The keys by which a turn looks for its predecessor; '': none. */
@@ -43,7 +49,7 @@ export interface WantedKeys {
 }
 
 /** A turn that later ones may continue. */
-export interface Turn extends TurnPlace {
+export interface Turn extends AskedTurn {
   failed: boolean;
   /** Set if the exchange is in an earlier file. */
   run_id: string | null;
@@ -84,12 +90,13 @@ const SKETCHED = 4;
 const LINKED = 8;
 const PLACED = 16;
 const LABELLED = 32;
+const SENT = 64;
 
 const WANTED = ['answer', 'alone', 'first'] as const;
 
 /**
  * Format: flags, number of keys, the keys. Then, depending on the flags: the turn that this one continues, the sketch,
- * the place, the run's name. The place consists of the arrival stamp, a byte for the strength of the link and the kinds
+ * the sender, the place, the run's name. The place consists of the arrival stamp, a byte for the strength of the link and the kinds
  * of keys, and the keys by which the turn looks for its predecessor. The sketch is omitted if the turn continues one
  * with a lower id and its run's name is not stored, because both turns then have the same sketch.
  */
@@ -102,14 +109,15 @@ export function encodeTurn(turn: Turn): Buffer {
     (sketch === '' ? 0 : SKETCHED) |
     (turn.follows === 0 ? 0 : LINKED) |
     PLACED |
-    (turn.is_labelled ? LABELLED : 0);
+    (turn.is_labelled ? LABELLED : 0) |
+    (turn.sender === '' ? 0 : SENT);
   const follows = Buffer.alloc(turn.follows === 0 ? 0 : 4);
   if (turn.follows !== 0) follows.writeUInt32LE(turn.follows);
   return Buffer.concat([
     Buffer.from([flags, turn.keys.length]),
     Buffer.from(turn.keys.join(''), 'latin1'),
     follows,
-    Buffer.from(sketch, 'latin1'),
+    Buffer.from(sketch + turn.sender, 'latin1'),
     encodePlace(turn),
     Buffer.from(turn.run_id ?? '', 'utf8'),
   ]);
@@ -140,6 +148,7 @@ export function decodeTurn(id: number, bytes: Buffer): Turn {
   if (follows !== 0) at += 4;
   const sketch = (flags & SKETCHED) === 0 ? '' : bytes.toString('latin1', at, at + SKETCH_CHARS);
   at += sketch.length;
+  const sender = (flags & SENT) === 0 ? '' : takeKey();
   let arrival = 0;
   let wants = WANTS_NOTHING;
   let strength: LinkStrength = follows === 0 ? LINK.none : LINK.answer;
@@ -154,6 +163,7 @@ export function decodeTurn(id: number, bytes: Buffer): Turn {
   return {
     id,
     arrival,
+    sender,
     failed: (flags & FAILED) !== 0,
     run_id: (flags & NAMED) === 0 ? null : bytes.toString('utf8', at),
     known_run: null,
@@ -250,11 +260,11 @@ export class TurnMap {
 
   /**
    * Finds the turn that a request with this key continues; null if it continues no turn.
-   * @param at the place of the request
+   * @param at the request
    * @param sketch computes the sketch of the request's system prompt
    * @param isWhole true: the key is that of the whole request. An unanswered turn is then found only if it failed
    */
-  find(key: string, at: TurnPlace, sketch: () => string, isWhole: boolean): Turn | null {
+  find(key: string, at: AskedTurn, sketch: () => string, isWhole: boolean): Turn | null {
     const known = this.#byKey.get(key);
     if (known.length === 0) return null;
     const earlier = known.filter((turn) => isEarlier(turn, at));
@@ -297,7 +307,7 @@ function listWanted({ wants }: Turn): string[] {
 function choose(
   turns: readonly Turn[],
   key: string,
-  at: TurnPlace,
+  at: AskedTurn,
   sketch: () => string,
   isWhole: boolean,
 ): Turn | null {
@@ -338,10 +348,12 @@ function isFollowedBefore({ followers }: Turn, at: TurnPlace): boolean {
 /**
  * Similarity of the prompts: 0 to 1, or 2 if they are equal; -1 if a request with this key does not continue the turn.
  */
-function measure(turn: Turn, key: string, at: TurnPlace, sketch: string, isWhole: boolean): number {
+function measure(turn: Turn, key: string, at: AskedTurn, sketch: string, isWhole: boolean): number {
   const similarity = compareSketches(turn.sketch, sketch);
   const isAnswered = turn.keys[0] !== key;
   if (isAnswered) return similarity;
+  // Without an answer in common, equal messages of two clients may be a coincidence.
+  if (turn.sender !== at.sender) return -1;
   // A failed call can have only one retry. A third attempt continues the second one.
   const isRetry = turn.failed && !isFollowedBefore(turn, at);
   return (isWhole && !isRetry) || similarity < ALIKE ? -1 : similarity;
