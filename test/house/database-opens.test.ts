@@ -14,7 +14,6 @@ const ALLOWED: Record<string, string> = {
   'storage/lmdb/checkpoint.ts': 'reads',
   'storage/lmdb/file-replacement.ts': 'an empty transaction, which waits for the writer',
   'storage/lmdb/newest-commit.ts': 'checks each write transaction',
-  'storage/lmdb/page-wipe.ts': 'transactions without rows; it writes unused pages itself',
   'storage/lmdb/store-file.ts': 'makes a draft that no other process opens',
   'storage/lmdb/unused-bytes.ts': 'reads',
   'storage/points/page-source.ts': 'reads',

@@ -2,7 +2,7 @@
  * Write transactions continue the newest commit, although other processes open the database meanwhile. LMDB lets an
  * opening process set the number of the newest commit back, so that commits would be lost.
  */
-import { spawn, spawnSync } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { setImmediate as nextTick } from 'node:timers/promises';
@@ -11,26 +11,10 @@ import { describe, expect, it } from 'vitest';
 import { Environment } from '../../src/storage/lmdb/environment.ts';
 import { openForWriting } from '../../src/storage/lmdb/newest-commit.ts';
 import { makeFolder } from './folder.ts';
+import { setBack } from './lock-number.ts';
 
 const OPTIONS = { noSubdir: true, overlappingSync: false, noSync: true, cache: false, maxDbs: 4 } as const;
 const TABLE = { name: 'rows', keyEncoding: 'uint32', encoding: 'binary', cache: false } as const;
-/** Bytes of LMDB's lock file before the number of the newest commit. */
-const NUMBER_AT = 8;
-
-/** Sets the number of the newest commit back by `by`, in another process, as an opening process may do. */
-function setBack(path: string, by: number): void {
-  const code = `
-    const { openSync, readSync, writeSync } = require('node:fs');
-    const file = openSync(process.argv[1] + '-lock', 'r+');
-    const bytes = Buffer.alloc(8);
-    readSync(file, bytes, 0, 8, ${NUMBER_AT});
-    bytes.writeBigUInt64LE(bytes.readBigUInt64LE() - ${by}n);
-    writeSync(file, bytes, 0, 8, ${NUMBER_AT});`;
-  const { status, stderr } = spawnSync(process.execPath, ['-e', code, path], { encoding: 'utf8' });
-  expect(stderr).toBe('');
-  expect(status).toBe(0);
-}
-
 const listKeys = (table: Database<Buffer, number>) => [...table.getKeys({})];
 
 /** The keys that another handle reads, which has its own snapshot. */

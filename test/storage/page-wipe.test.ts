@@ -17,6 +17,7 @@ import { PageWipe } from '../../src/storage/lmdb/page-wipe.ts';
 import { hasDeletions, prepareStoreFile } from '../../src/storage/lmdb/store-file.ts';
 import { STRIPPED_FLAGS } from '../fixtures/strip-types.ts';
 import { makeFolder } from './folder.ts';
+import { setBack } from './lock-number.ts';
 import { CANARY, WipedFile } from './wiped-file.ts';
 
 const ROWS = 300;
@@ -106,6 +107,28 @@ it('a page wipe waits for a reader of an earlier snapshot, which continues to re
   expect(await file.wipe()).toBe('wiped');
   expect(holdsCanary(file.path)).toBe(false);
   await file.tables.close();
+});
+
+it('a page wipe continues the newest commit if its number was set back', async () => {
+  const file = await makeFile('disk');
+  expect(await file.wipe()).toBe('wiped');
+  await file.tables.close();
+  // lmdb-js itself, because Environment corrects the number after some time.
+  const root = open<Buffer, Buffer>({ path: file.path, noSubdir: true, maxDbs: 128, overlappingSync: false });
+  const named = (name: string) =>
+    root.openDB<Buffer, Buffer>({ name, encoding: 'binary', keyEncoding: 'binary' });
+  const key = Buffer.from('key');
+  const wipe = new PageWipe(file.path, 'disk', new AbortController().signal);
+  root.transactionSync(() => {
+    writeMark({ named });
+    named('another').putSync(key, Buffer.from('value'));
+  });
+  setBack(file.path, 1);
+  // There is nothing to overwrite, so the only write of this pass is the removal of the mark.
+  expect(await wipe.run()).toBe('wiped');
+  await wipe.close();
+  expect(named('another').get(key)).toEqual(Buffer.from('value'));
+  await root.close();
 });
 
 it('a page wipe that a commit or its caller ends leaves the mark', async () => {

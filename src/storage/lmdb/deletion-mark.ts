@@ -67,7 +67,7 @@ export function markReplacement(environment: Environment, database: string, key:
 }
 
 /** Writes the mark without reading an existing one, because a damaged mark must not prevent a deletion. */
-export function writeMark(environment: Environment): void {
+export function writeMark(environment: Pick<Environment, 'named'>): void {
   environment.named(DELETION_MARK).putSync(MARK, Buffer.from([1]));
 }
 

@@ -18,10 +18,11 @@
 import { closeSync, constants, fdatasync, fstatSync, openSync, readSync, writeSync } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import { type Database, open, type RootDatabase } from 'lmdb';
+import type { Database, RootDatabase } from 'lmdb';
 import { hasMark, openMarks, removeMark } from './deletion-mark.ts';
 import type { Durability } from './environment.ts';
 import { type FileHead, readHeads } from './file-head.ts';
+import { openForWriting } from './newest-commit.ts';
 import { listSnapshots } from './snapshots.ts';
 import { DamagedTreeError, walkUsedPages } from './used-pages.ts';
 
@@ -88,7 +89,7 @@ export class PageWipe {
     try {
       this.#heads = readHeads(this.#file, path);
       this.#used = new Uint8Array(0);
-      this.#root = open<Buffer, Buffer>({
+      this.#root = openForWriting<Buffer, Buffer>({
         path,
         noSubdir: true,
         encoding: 'binary',
