@@ -47,7 +47,10 @@ export function checkCertificate(files: CertificateFiles): CertificateFacts {
   const { bytes, mode } = readFile(files.key, 'key');
   const key = parseKey(bytes);
   if (!first!.checkPrivateKey(key))
-    throw new CertificateError('key', 'the key is not the one of the certificate (the first in its file)');
+    throw new CertificateError(
+      'key',
+      'the key does not belong to the first certificate of the certificate file',
+    );
   return {
     valid_from_ms: Date.parse(first!.validFrom),
     valid_to_ms: Date.parse(first!.validTo),
@@ -81,8 +84,9 @@ function readFile(path: string, file: 'cert' | 'key'): { bytes: Buffer; mode: nu
   }
   try {
     const stat = fstatSync(descriptor);
-    if (!stat.isFile()) throw new CertificateError(file, 'it is not a file');
-    if (stat.size > FILE_BYTES_MAX) throw new CertificateError(file, 'the file is too large');
+    if (!stat.isFile()) throw new CertificateError(file, 'the path is not a file');
+    if (stat.size > FILE_BYTES_MAX)
+      throw new CertificateError(file, `the file is larger than ${FILE_BYTES_MAX} bytes`);
     return { bytes: readFileSync(descriptor), mode: stat.mode };
   } finally {
     closeSync(descriptor);
@@ -102,7 +106,10 @@ function parseKey(bytes: Buffer): KeyObject {
   if (!/-----BEGIN [A-Z ]*PRIVATE KEY-----/.test(text))
     throw new CertificateError('key', 'the file holds no private key in PEM (-----BEGIN PRIVATE KEY-----)');
   if (/ENCRYPTED/.test(text))
-    throw new CertificateError('key', 'the key has a passphrase: write it without one (openssl pkey)');
+    throw new CertificateError(
+      'key',
+      'the key has a passphrase: write the key without a passphrase (openssl pkey)',
+    );
   try {
     return createPrivateKey(bytes);
   } catch {

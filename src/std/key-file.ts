@@ -34,11 +34,13 @@ function readFile(path: string): Buffer {
   }
   try {
     const stat = fstatSync(file);
-    if (!stat.isFile()) throw new Error('not a file');
+    if (!stat.isFile()) throw new Error('the path is not a file');
     if (process.platform !== 'win32' && (stat.mode & REFUSED_RIGHTS) !== 0)
-      throw new Error('others may read or change the file: chmod 600 closes it');
+      throw new Error('other users have rights to the file: take the rights away with chmod 600');
     if (stat.size > FILE_BYTES_MAX)
-      throw new Error(`a key has ${DATA_KEY_BYTES} bytes, the file ${stat.size}`);
+      throw new Error(
+        `the file has ${stat.size} bytes, but a key has ${DATA_KEY_BYTES}, raw, in hex or in base64`,
+      );
     return readFileSync(file);
   } finally {
     closeSync(file);
@@ -49,7 +51,7 @@ function readFile(path: string): Buffer {
 function parseKey(content: Buffer): Uint8Array | string {
   const key = decodeKey(content);
   if (key === null)
-    return `the file must hold ${DATA_KEY_BYTES} random bytes, as they are, in hex or in base64: openssl rand -base64 32 makes them`;
+    return `the file must hold ${DATA_KEY_BYTES} random bytes, raw, in hex or in base64: openssl rand -base64 32 makes them`;
   if (new Set(key).size < DISTINCT_BYTES_MIN)
     return 'the key is not random: openssl rand -base64 32 makes one';
   return Uint8Array.from(key);

@@ -142,7 +142,7 @@ describe('a certificate that changes', () => {
       fetch(`${api}/health`, { dispatcher: new Agent({ connect: { ca: TEST_CERTIFICATE } }) });
     write(other.cert, TEST_KEY);
     await poll(STAYS).toHaveLength(1);
-    expect(lines(STAYS)[0]).toContain('the key is not the one of the certificate');
+    expect(lines(STAYS)[0]).toContain('the key does not belong to the first certificate');
     expect((await health()).status).toBe(200);
     write(other.cert, other.key);
     await poll(TAKEN).toHaveLength(1);
@@ -179,12 +179,12 @@ describe('unusable certificate files', () => {
       [{ GW_TLS_CERT: cert() }, /GW_TLS_KEY="": GW_TLS_CERT is set: set both or neither/],
       [{ GW_TLS_KEY: key() }, /GW_TLS_CERT="": GW_TLS_KEY is set: set both or neither/],
       [{ GW_TLS_CERT: join(folder, 'none'), GW_TLS_KEY: key() }, /GW_TLS_CERT=.*there is no such file/],
-      [{ GW_TLS_CERT: cert(), GW_TLS_KEY: folder }, /GW_TLS_KEY=.*it is not a file/],
+      [{ GW_TLS_CERT: cert(), GW_TLS_KEY: folder }, /GW_TLS_KEY=.*the path is not a file/],
       [{ GW_TLS_CERT: key(), GW_TLS_KEY: key() }, /GW_TLS_CERT=.*no certificate in PEM/],
       [{ GW_TLS_CERT: cert(), GW_TLS_KEY: cert() }, /GW_TLS_KEY=.*no private key in PEM/],
       [
         { GW_TLS_CERT: cert(), GW_TLS_KEY: path('o.pem', other.key) },
-        /GW_TLS_KEY=.*not the one of the certificate/,
+        /GW_TLS_KEY=.*does not belong to the first certificate/,
       ],
       [
         { GW_TLS_CERT: path('b.pem', TEST_CERTIFICATE.replace(/MII/, 'AII')), GW_TLS_KEY: key() },
