@@ -99,14 +99,14 @@ export function readUpstreamRoutes(
   given: unknown,
   readBase: (text: string) => string | null,
 ): UpstreamRoute[] {
-  if (!isRecord(given)) throw new Error('it must be a JSON object: {"/prefix": "preset", …}');
+  if (!isRecord(given)) throw new Error('the JSON must be an object: {"/prefix": "preset", …}');
   const entries = Object.entries(given);
-  if (entries.length > UPSTREAM_ROUTES) throw new Error(`it has more than ${UPSTREAM_ROUTES} routes`);
+  if (entries.length > UPSTREAM_ROUTES) throw new Error(`the object has more than ${UPSTREAM_ROUTES} routes`);
   const routes = entries.map(([written, value]) => readRoute(written, value, readBase));
   routes.sort((a, b) => b.prefix.length - a.prefix.length);
   const seen = new Set<string>();
   for (const { prefix } of routes) {
-    if (seen.has(prefix)) throw new Error(`${prefix} stands there twice`);
+    if (seen.has(prefix)) throw new Error(`${prefix} is given twice`);
     seen.add(prefix);
   }
   return routes;
@@ -137,14 +137,17 @@ function readRoute(
     );
   const known = preset === undefined ? null : findPreset(name, preset);
   const foundBase = base === undefined ? (known?.base ?? null) : readGivenBase(name, base, readBase);
-  if (foundBase === null) throw new Error(`${name}: it needs a base, the address that its requests go to`);
+  if (foundBase === null)
+    throw new Error(`${name}: the route needs a base, the address to which the gateway sends its requests`);
   if (foundBase.includes('{region}') !== takes_region)
     throw new Error(
       `${name}: the prefix must end with /{region} if the base contains {region}, and only then`,
     );
   const found = provider ?? (typeof preset === 'string' ? preset : prefix.slice(1).replaceAll('/', '.'));
   if (typeof found !== 'string' || !PROVIDER.test(found))
-    throw new Error(`${name}: a provider has 1 to 64 letters, digits, dots, dashes and underscores`);
+    throw new Error(
+      `${name}: a provider has 1 to 64 letters, digits, dots, dashes and underscores, the first a letter or a digit`,
+    );
   return {
     prefix,
     takes_region,
@@ -158,32 +161,33 @@ function readRoute(
 function findPreset(name: string, preset: unknown): Preset {
   const known = typeof preset === 'string' && Object.hasOwn(UPSTREAM_PRESETS, preset);
   if (!known)
-    throw new Error(
-      `${name}: there is no such preset; there are ${Object.keys(UPSTREAM_PRESETS).join(', ')}`,
-    );
+    throw new Error(`${name}: the preset is unknown; known are ${Object.keys(UPSTREAM_PRESETS).join(', ')}`);
   return UPSTREAM_PRESETS[preset]!;
 }
 
 function readGivenBase(name: string, base: unknown, readBase: (text: string) => string | null): string {
   const read = typeof base === 'string' ? readBase(base) : null;
   if (read === null)
-    throw new Error(`${name}: a base is an http or https address without credentials, query and fragment`);
+    throw new Error(`${name}: a base is an http:// or https:// address without credentials, query or #`);
   return read;
 }
 
 function readHeaders(name: string, given: unknown): [name: string, value: string][] {
   if (!isRecord(given)) throw new Error(`${name}: headers are an object of names and values`);
   const headers = Object.entries(given);
-  if (headers.length > UPSTREAM_ROUTES) throw new Error(`${name}: it has too many headers`);
+  if (headers.length > UPSTREAM_ROUTES)
+    throw new Error(`${name}: the route has more than ${UPSTREAM_ROUTES} headers`);
   const seen = new Set<string>();
   return headers.map(([written, value]) => {
     const header = written.toLowerCase();
     if (!HEADER_NAME.test(header)) throw new Error(`${name}: a header's name is invalid`);
-    if (OWN_HEADERS.has(header)) throw new Error(`${name}: ${header} is the connection's own`);
-    if (seen.has(header)) throw new Error(`${name}: ${header} stands there twice`);
+    if (OWN_HEADERS.has(header)) throw new Error(`${name}: only the gateway itself sets ${header}`);
+    if (seen.has(header)) throw new Error(`${name}: the header ${header} is given twice`);
     seen.add(header);
     if (typeof value !== 'string' || !HEADER_VALUE.test(value))
-      throw new Error(`${name}: the value of ${header} is not printable ASCII`);
+      throw new Error(
+        `${name}: the value of ${header} must be 1 to 8192 printable ASCII characters, with no space at either end`,
+      );
     return [header, value];
   });
 }

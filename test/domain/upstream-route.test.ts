@@ -37,14 +37,14 @@ describe('routes', () => {
   it('know every preset, with a base unless it differs for each customer', () => {
     for (const [preset, { base }] of Object.entries(UPSTREAM_PRESETS)) {
       const prefix = base?.includes('{region}') ? '/x/{region}' : '/x';
-      if (base === null) expect(() => read({ [prefix]: preset })).toThrow('it needs a base');
+      if (base === null) expect(() => read({ [prefix]: preset })).toThrow('the route needs a base');
       else expect(read({ [prefix]: preset })[0]).toMatchObject({ base, provider: preset });
     }
   });
 
   it.each([
-    [[], 'it must be a JSON object'],
-    ['openai', 'it must be a JSON object'],
+    [[], 'the JSON must be an object'],
+    ['openai', 'the JSON must be an object'],
     [{ openai: 'openai' }, 'a prefix is one to four segments'],
     [{ '/': 'openai' }, 'a prefix is one to four segments'],
     [{ '/a/': 'openai' }, 'a prefix is one to four segments'],
@@ -53,27 +53,30 @@ describe('routes', () => {
     [{ '/__gw/x': 'openai' }, 'a prefix is one to four segments'],
     [{ '/gemini': 'openai' }, '/gemini is reserved'],
     [{ '/bedrock/mine': 'openai' }, '/bedrock is reserved'],
-    [{ '/a': 'unknown' }, 'there is no such preset'],
-    [{ '/a': 'constructor' }, 'there is no such preset'],
+    [{ '/a': 'unknown' }, 'the preset is unknown'],
+    [{ '/a': 'constructor' }, 'the preset is unknown'],
     [{ '/a': 7 }, 'a route is the name of a preset'],
-    [{ '/a': {} }, 'it needs a base'],
-    [{ '/a': { base: 'ftp://a' } }, 'a base is an http or https address'],
-    [{ '/a': { base: 'https://me:pass@a' } }, 'a base is an http or https address'],
+    [{ '/a': {} }, 'the route needs a base'],
+    [{ '/a': { base: 'ftp://a' } }, 'a base is an http:// or https:// address'],
+    [{ '/a': { base: 'https://me:pass@a' } }, 'a base is an http:// or https:// address'],
     [{ '/a': { preset: 'openai', bse: 'x' } }, '"bse" is unknown'],
     [{ '/a': { preset: 'openai', provider: 'a b' } }, 'a provider has'],
     [{ '/a': 'vertex' }, 'the prefix must end with /{region} if the base contains {region}'],
     [{ '/a/{region}': 'openai' }, 'the prefix must end with /{region} if the base contains {region}'],
-    [{ '/a': { preset: 'openai', headers: { host: 'b' } } }, "host is the connection's own"],
+    [{ '/a': { preset: 'openai', headers: { host: 'b' } } }, 'only the gateway itself sets host'],
     [{ '/a': { preset: 'openai', headers: { 'x a': 'b' } } }, "a header's name is invalid"],
     [
       { '/a': { preset: 'openai', headers: { 'x-a': 'b\r\nx-b: c' } } },
-      'the value of x-a is not printable ASCII',
+      'the value of x-a must be 1 to 8192 printable ASCII characters',
     ],
     [
       { '/a': { preset: 'openai', headers: { Authorization: 'a', authorization: 'b' } } },
-      'authorization stands there twice',
+      'the header authorization is given twice',
     ],
-    [{ '/a': { preset: 'openai', headers: { 'x-a': 1 } } }, 'the value of x-a is not printable ASCII'],
+    [
+      { '/a': { preset: 'openai', headers: { 'x-a': 1 } } },
+      'the value of x-a must be 1 to 8192 printable ASCII characters',
+    ],
     [Object.fromEntries(Array.from({ length: 65 }, (_, at) => [`/r${at}`, 'openai'])), 'more than 64 routes'],
   ])('%j is refused: %s', (given, why) => {
     expect(() => read(given)).toThrow(why);

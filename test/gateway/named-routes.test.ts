@@ -228,6 +228,6 @@ it('a faulty route is refused at the start with what is wrong, and without its v
   });
   const { code, stderr } = await refused.ended;
   expect(code).toBe(78);
-  expect(stderr).toContain('GW_ROUTES=(not shown): "/a": there is no such preset');
+  expect(stderr).toContain('GW_ROUTES=(not shown): "/a": the preset is unknown');
   expect(stderr).not.toContain(SECRET);
 });
