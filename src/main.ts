@@ -187,7 +187,7 @@ async function startAll(
 async function withServer(config: Config, log: Log): Promise<Config> {
   const machine = `Node ${process.versions.node} on ${process.platform}-${process.arch}`;
   const kind = await loadServer(config.http_server).catch(() => {
-    const advice = `uWebSockets.js has no binary for ${machine}: unset it, or use Node 22 on Linux with glibc`;
+    const advice = `uWebSockets.js has no binary for ${machine}: unset HTTP_SERVER, or use Node 22 on Linux with glibc`;
     throw new ConfigError('HTTP_SERVER', 'uwebsockets', advice);
   });
   if (kind === 'uwebsockets') return config;
@@ -209,7 +209,7 @@ function checkShared({ shared_database, auth }: Config): void {
     throw new ConfigError(
       'AUTH_JWT_SECRET',
       '',
-      'boxes that share a database (AUTH_DB_URL=postgres://…) must have the same one, or AUTH_JWKS_URL',
+      'boxes that share a database (AUTH_DB_URL=postgres://…) must all have the same secret: set AUTH_JWT_SECRET or AUTH_JWKS_URL',
     );
 }
 

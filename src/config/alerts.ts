@@ -44,7 +44,9 @@ const smtpUrl = z
     const { hostname, username, password } = new URL(text);
     return hostname !== '' && isPercentEncoded(username) && isPercentEncoded(password);
   })
-  .describe('must be smtp://HOST:PORT or smtps://HOST:PORT, with USER:PASSWORD@ or without, percent-encoded');
+  .describe(
+    'must be smtp://HOST:PORT or smtps://HOST:PORT; a percent-encoded USER:PASSWORD@ may stand before HOST',
+  );
 
 function isPercentEncoded(text: string): boolean {
   try {

@@ -60,7 +60,7 @@ export const API_VARIABLES = {
   TLS_CERT: [path, undefined],
   TLS_KEY: [path, undefined],
   PUBLIC_URL: [origin('https://understudy.example.com'), undefined],
-  API_AWAKE_US: [wholeNumber(0, 10_000), '100'],
+  API_AWAKE_US: [wholeNumber(0, 10_000, ' of microseconds'), '100'],
   MAX_BODY_BYTES: [bytes(CAPTURE_BYTES_MAX), String(DEFAULTS.MAX_BODY_BYTES)],
   RATE_LIMIT_PER_SEC: [wholeNumber(1, Number.MAX_SAFE_INTEGER), String(DEFAULTS.RATE_LIMIT_PER_SEC)],
   RATE_LIMIT_BURST: [wholeNumber(1, Number.MAX_SAFE_INTEGER), String(DEFAULTS.RATE_LIMIT_BURST)],

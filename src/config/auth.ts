@@ -94,7 +94,7 @@ function readTokenClaims(v: Values<typeof AUTH_VARIABLES>): Pick<AuthConfig, 'jw
     new ConfigError(
       name,
       '',
-      `AUTH_JWKS_URL requires the \`${claim}\` that tokens must have, or ${ANY_CLAIM}`,
+      `AUTH_JWKS_URL is set: set ${name} to the \`${claim}\` that tokens must have, or to ${ANY_CLAIM}`,
     );
   if (url !== null && issuer === null) throw needed('AUTH_JWT_ISSUER', 'iss');
   if (url !== null && audience === null) throw needed('AUTH_JWT_AUDIENCE', 'aud');

@@ -23,7 +23,9 @@ const planCaps = z
     context.addIssue('not caps');
     return z.NEVER;
   })
-  .describe('must be a JSON object of plans, each with a whole number or null: {"free": 50000, "pro": null}');
+  .describe(
+    'must be a JSON object of plans, each with a whole number from 0, or null: {"free": 50000, "pro": null}',
+  );
 
 export const BILLING_VARIABLES = {
   PLAN_CAPS: [planCaps, JSON.stringify(DEFAULT_PLAN_CAPS)],

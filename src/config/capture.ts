@@ -73,7 +73,7 @@ const runHeaders = z
   .transform((text) => splitList(text).map((name) => name.toLowerCase()))
   .refine((list) => list.length <= RUN_HEADERS_MAX && list.every(isRunHeader))
   .describe(
-    `must be up to ${RUN_HEADERS_MAX} names of headers without credentials, separated by commas (x-session-id counts as a credential)`,
+    `must be up to ${RUN_HEADERS_MAX} names of headers without credentials (x-session-id counts as a credential), separated by commas, and none of x-svc-run, x-svc-seq, x-svc-tags, host, connection and content-length`,
   );
 
 const price = z.number().min(0).max(1_000_000);
@@ -136,7 +136,7 @@ const sealAfter = z
     context.addIssue('not a time in this form');
     return z.NEVER;
   })
-  .describe('allowed is a time from a minute on, such as 15m, 1h or 1d');
+  .describe('must be a time of 1 to 9999 minutes, hours or days, such as 15m, 1h or 1d');
 
 const KEEP_UNITS = { h: HOUR_MS, d: 24 * HOUR_MS } as const;
 const BYTE_UNITS = { MiB: 1 << 20, GiB: 1 << 30 } as const;

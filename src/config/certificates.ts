@@ -53,8 +53,8 @@ export function readUpstreamCa(file: string | null): string | null {
   let text: string;
   try {
     const stat = statSync(file);
-    if (!stat.isFile()) throw new Error('it is not a file');
-    if (stat.size > UPSTREAM_CA_BYTES) throw new Error(`it is larger than ${UPSTREAM_CA_BYTES} bytes`);
+    if (!stat.isFile()) throw new Error('the path is not a file');
+    if (stat.size > UPSTREAM_CA_BYTES) throw new Error(`the file is larger than ${UPSTREAM_CA_BYTES} bytes`);
     text = readFileSync(file, 'latin1');
   } catch (thrown) {
     const { code, message } = thrown as NodeJS.ErrnoException;
@@ -68,7 +68,7 @@ export function readUpstreamCa(file: string | null): string | null {
   try {
     for (const certificate of certificates) new X509Certificate(certificate);
   } catch {
-    throw refuse('a certificate of the file cannot be read');
+    throw refuse('the file holds a certificate that cannot be read');
   }
   return certificates.join('\n');
 }

@@ -21,7 +21,9 @@ export interface EnginesConfig {
 /** The address of an external engine is an error: the built-in engine, started in its place, would lack its data. */
 const engine = z
   .literal('embedded:')
-  .describe('must be embedded: for the built-in engine, the only one so far; leave it unset for no engine');
+  .describe(
+    'must be `embedded:`, which names the built-in engine, the only one so far; leave the variable unset for no engine',
+  );
 
 const POSTGRES = /^postgres(?:ql)?:\/\/[^\s/]/;
 
@@ -30,7 +32,7 @@ const accounts = z
   .string()
   .refine((text) => text === 'embedded:' || (POSTGRES.test(text) && URL.canParse(text)))
   .describe(
-    'must be embedded: for the built-in engine, or postgres://USER:PASSWORD@HOST:PORT/DATABASE for a database that several boxes share; leave it unset for no accounts',
+    'must be `embedded:`, which names the built-in engine, or postgres://USER:PASSWORD@HOST:PORT/DATABASE for a database that several boxes share; leave the variable unset for no accounts',
   );
 
 export const ENGINE_VARIABLES = {

@@ -37,13 +37,13 @@ export interface GatewayConfig {
 const label = z
   .string()
   .regex(/^[a-z\d][a-z\d._-]{0,63}$/i)
-  .describe('must be 1 to 64 letters, digits, dots, dashes and underscores');
+  .describe('must be 1 to 64 letters, digits, dots, dashes and underscores, the first a letter or a digit');
 
 const routesText = z
   .string()
   .max(ROUTES_FILE_BYTES)
   .describe(
-    `must be a JSON object of at most ${ROUTES_FILE_BYTES} characters, or the path of a file with one`,
+    `must be a JSON object of at most ${ROUTES_FILE_BYTES} characters, or the path of a file with such an object`,
   );
 
 export const GATEWAY_VARIABLES = {
@@ -82,22 +82,24 @@ export function readGateway(v: Values<typeof GATEWAY_VARIABLES>): GatewayConfig 
 function readRoutes(text: string | null): UpstreamRoute[] {
   if (text === null) return [];
   const refuse = (why: string) => new ConfigError('GW_ROUTES', text, why);
+  const isPath = !/^\s*[{[]/.test(text);
   let json = text;
-  if (!/^\s*[{[]/.test(text)) {
+  if (isPath) {
     const file = resolve(text);
     try {
       const stat = statSync(file);
-      if (!stat.isFile()) throw new Error('it is not a file');
-      if (stat.size > ROUTES_FILE_BYTES) throw new Error('the file is too large');
+      if (!stat.isFile()) throw new Error('the path is not a file');
+      if (stat.size > ROUTES_FILE_BYTES)
+        throw new Error(`the file is larger than ${ROUTES_FILE_BYTES} bytes`);
       json = readFileSync(file, 'utf8');
     } catch (thrown) {
       throw refuse(
-        `the file cannot be read (${(thrown as NodeJS.ErrnoException).code ?? (thrown as Error).message})`,
+        `a value that does not begin with { is the path of a file, and the file cannot be read (${(thrown as NodeJS.ErrnoException).code ?? (thrown as Error).message})`,
       );
     }
   }
   const given = parseJson(json);
-  if (given === undefined) throw refuse('it is not JSON');
+  if (given === undefined) throw refuse(`the ${isPath ? 'file' : 'value'} is not JSON`);
   const bases = base(true);
   try {
     return readUpstreamRoutes(given, (written) => bases.safeParse(written).data ?? null);

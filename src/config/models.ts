@@ -33,9 +33,7 @@ export interface EmbeddingConfig {
 const modelName = z
   .string()
   .regex(/^\P{Cc}{1,200}$/u)
-  .describe(
-    'must be 1 to 200 printable characters; set both DISTILL_MODEL_URL and DISTILL_MODEL, or neither',
-  );
+  .describe('must be 1 to 200 printable characters');
 
 const embeddingModel = z
   .string()
@@ -61,8 +59,9 @@ export function readDistillModel(v: Values<typeof MODEL_VARIABLES>): DistillMode
   const { DISTILL_MODEL_URL: url, DISTILL_MODEL: model, DISTILL_MODEL_KEY: key } = v;
   if (url !== null && model !== null) return Object.freeze({ url, model, key: key ?? '' });
   if (url === null && model === null) return null;
-  const missing = url === null ? 'DISTILL_MODEL_URL' : 'DISTILL_MODEL';
-  throw new ConfigError(missing, '', MODEL_VARIABLES[missing][0].description ?? '');
+  const [missing, given] =
+    url === null ? ['DISTILL_MODEL_URL', 'DISTILL_MODEL'] : ['DISTILL_MODEL', 'DISTILL_MODEL_URL'];
+  throw new ConfigError(missing, '', `${given} is set: set both or neither`);
 }
 
 /**

@@ -19,7 +19,7 @@ export interface OtelConfig {
 const otlpUrl = z
   .string()
   .refine((text) => /^https?:\/\/[^\s\\@#]+$/i.test(text) && URL.canParse(text))
-  .describe('must be an http:// or https:// address without credentials and #');
+  .describe('must be an http:// or https:// address without credentials or #');
 
 const otlpHeaders = z
   .string()
@@ -46,7 +46,9 @@ export const OTEL_VARIABLES = {
   OTEL_EXPORTER_OTLP_PROTOCOL: [
     z
       .enum(['http/protobuf', 'http/json'])
-      .describe('must be http/protobuf or http/json (grpc: send to the HTTP port of the collector)'),
+      .describe(
+        'must be http/protobuf or http/json; grpc is not supported, so name the HTTP port of the collector',
+      ),
     'http/protobuf',
   ],
   OTEL_EXPORTER_OTLP_HEADERS: [otlpHeaders, undefined],

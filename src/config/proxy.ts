@@ -1,6 +1,6 @@
 /** The proxy for `HTTPS_PROXY`. Main thread. */
 import { z } from 'zod';
-import { DEFAULT_HOSTS_WORD, type ProxyHost, readProxyHosts } from '../domain/proxy-host.ts';
+import { DEFAULT_HOSTS_WORD, PROXY_HOSTS_MAX, type ProxyHost, readProxyHosts } from '../domain/proxy-host.ts';
 import { ConfigError } from './config-error.ts';
 import { isLoopback } from './local-address.ts';
 import { host, port, STATIC_KEYS_MAX, splitList, type Values, type VariableTable } from './values.ts';
@@ -25,7 +25,7 @@ const proxyHosts = z
     return z.NEVER;
   })
   .describe(
-    `must be host names like llm.example.com, *.example.com for all below, with a port or without, and the word ${DEFAULT_HOSTS_WORD}, separated by commas`,
+    `must be 1 to ${PROXY_HOSTS_MAX} host names like llm.example.com, or *.example.com for all names below example.com, with a port or without, separated by commas; the word ${DEFAULT_HOSTS_WORD} stands for the hosts of known providers`,
   );
 
 const proxyKeys = z
@@ -59,7 +59,7 @@ export function readProxy(v: Values<typeof PROXY_VARIABLES>): ProxyConfig | null
     throw new ConfigError(
       'GW_PROXY_HOST',
       host,
-      'a proxy beyond loopback needs keys, because anyone who can connect could use it: set GW_PROXY_KEYS',
+      'a proxy beyond loopback needs keys, because anyone who can connect could use the proxy: set GW_PROXY_KEYS',
     );
   }
   return Object.freeze({

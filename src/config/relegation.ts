@@ -60,7 +60,7 @@ const relegationWires = z
   .transform((text) => splitList(text))
   .pipe(z.array(z.enum(RELEGATION_WIRES)).min(1))
   .transform((list) => Object.freeze([...new Set(list)]))
-  .describe(`must be a list of ${RELEGATION_WIRES.join(', ')}, separated by commas`);
+  .describe(`must be one or more of ${RELEGATION_WIRES.join(', ')}, separated by commas`);
 
 const relegationMode = z.enum(['on', 'shadow', 'off']).describe('must be on, shadow or off');
 
@@ -70,7 +70,7 @@ const relegationAudit = z
   .string()
   .regex(/^(0(\.\d{1,6})?|1(\.0{1,6})?)$/)
   .transform(Number)
-  .describe('must be a share from 0 to 1: 0.05');
+  .describe('must be a share from 0 to 1 such as 0.05, with at most six decimal places');
 
 export const RELEGATION_VARIABLES = {
   SVC_DISTILL_DIR: [path, undefined],

@@ -91,7 +91,7 @@ const hostNames = z
       list.every((name) => name === '*' || /^(?=.{1,253}$)[a-z\d_]([a-z\d._-]*[a-z\d_])?\.?$/.test(name)),
   )
   .describe(
-    `must be up to ${ALLOWED_HOSTS_MAX} host names like understudy.example.com, without a port, separated by commas; * for any`,
+    `must be up to ${ALLOWED_HOSTS_MAX} host names like understudy.example.com, without a port, separated by commas; * allows any name`,
   );
 
 const level = z.enum(LOG_LEVELS).describe(`must be one of ${LOG_LEVELS.join(', ')}`);
@@ -116,10 +116,10 @@ export const SERVICE_VARIABLES = {
   FRONT_THREADS: [threads, 'auto'],
   COMPUTE_THREADS: [threads, 'auto'],
   ALLOWED_HOSTS: [hostNames, undefined],
-  MAX_CONNECTIONS: [wholeNumber(0, 1_000_000), undefined],
-  MAX_CONNECTIONS_PER_ADDRESS: [wholeNumber(0, 1_000_000), undefined],
+  MAX_CONNECTIONS: [wholeNumber(0, 1_000_000, ' of connections'), undefined],
+  MAX_CONNECTIONS_PER_ADDRESS: [wholeNumber(0, 1_000_000, ' of connections'), undefined],
   MIN_UPLOAD_BYTES_PER_SEC: [
-    wholeNumber(0, 1_000_000, ' of bytes'),
+    wholeNumber(0, 1_000_000, ' of bytes per second'),
     String(DEFAULTS.MIN_UPLOAD_BYTES_PER_SEC),
   ],
 } as const satisfies VariableTable;

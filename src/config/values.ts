@@ -29,13 +29,12 @@ export function parseText<T>(name: string, schema: z.ZodType<T>, text: string): 
 
 /** A whole number in decimal digits, nothing else: no sign, no exponent, no unit. */
 export function wholeNumber(min: number, max: number, unit = '') {
-  const bounds = max === Number.MAX_SAFE_INTEGER ? `from ${min}` : `from ${min} to ${max}`;
   return z
     .string()
     .regex(/^\d{1,16}$/)
     .transform(Number)
     .refine((n) => n >= min && n <= max)
-    .describe(`must be a whole number${unit} ${bounds}`);
+    .describe(`must be a whole number${unit} from ${min} to ${max}, in digits`);
 }
 
 export const bytes = (max: number = Number.MAX_SAFE_INTEGER) => wholeNumber(1, max, ' of bytes');
@@ -50,7 +49,7 @@ export const host = z
 export const path = z
   .string()
   .regex(/^\P{Cc}+$/u)
-  .describe('must be a path');
+  .describe('must be a path: one character or more, and no control characters');
 
 export const flag = z
   .enum(['0', '1'])
@@ -124,7 +123,9 @@ export const origin = (example: string) =>
     .string()
     .transform((text) => text.toLowerCase().replace(/\/$/, ''))
     .refine(isOrigin)
-    .describe(`must be an address like ${example}, with no path, and a port only if it is not the default`);
+    .describe(
+      `must be an address like ${example}, with no path, and with a port only if the port is not the default`,
+    );
 
 /** Whether the text is what a browser sends as `Origin`: scheme, host and a port that is not the scheme's own. */
 export function isOrigin(text: string): boolean {

@@ -8,7 +8,7 @@
  * Maximum number of entries of GW_PROXY_HOSTS, after `default` is expanded. Each is a name in the authority's
  * certificate.
  */
-const PROXY_HOSTS_MAX = 500;
+export const PROXY_HOSTS_MAX = 500;
 
 /** A host, or all hosts below a domain. */
 export interface ProxyHost {

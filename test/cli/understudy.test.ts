@@ -81,7 +81,7 @@ describe.each(['up', 'serve', 'gateway'])('understudy %s', (command) => {
     const byVariable = await (command === 'up' ? runCli : runHere)([command], { GW_MAX_QUEUE: 'many' });
     expect(byVariable).toMatchObject({ code: 78, stdout: '' });
     expect(byVariable.stderr).toBe(
-      'understudy: GW_MAX_QUEUE="many": must be a whole number of exchanges from 1\n',
+      'understudy: GW_MAX_QUEUE="many": must be a whole number of exchanges from 1 to 9007199254740991, in digits\n',
     );
     const byFlag = await runHere([command, '--port', 'http']);
     expect(byFlag).toMatchObject({ code: 78, stdout: '' });

@@ -1,6 +1,6 @@
 /** The operator's variables: their defaults, their allowed values, and the messages for wrong values. */
 
-import { isAbsolute, join, resolve } from 'node:path';
+import { dirname, isAbsolute, join, resolve } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { ConfigError } from '../../src/config/config-error.ts';
 import { isLoopback } from '../../src/config/local-address.ts';
@@ -118,9 +118,12 @@ describe('a model that writes patterns', () => {
     expect(config.distill_model).toEqual({ url: 'https://models.example/v1', model: 'small-1', key: '' });
     expect(Object.isFrozen(config.distill_model)).toBe(true);
     expect(gateway({}, { ...set, DISTILL_MODEL_KEY: 'k' }).distill_model?.key).toBe('k');
-    for (const name of ['DISTILL_MODEL_URL', 'DISTILL_MODEL'] as const) {
-      expect(refusal({ ...set, [name]: '' })).toContain(`${name}=`);
-    }
+    expect(refusal({ ...set, DISTILL_MODEL_URL: '' })).toBe(
+      'DISTILL_MODEL_URL="": DISTILL_MODEL is set: set both or neither',
+    );
+    expect(refusal({ ...set, DISTILL_MODEL: '' })).toBe(
+      'DISTILL_MODEL="": DISTILL_MODEL_URL is set: set both or neither',
+    );
   });
 });
 
@@ -130,7 +133,7 @@ describe('published keys', () => {
 
   it('require an issuer and an audience, and the refusal names the missing one', () => {
     expect(refusal(url)).toBe(
-      'AUTH_JWT_ISSUER="": AUTH_JWKS_URL requires the `iss` that tokens must have, or any',
+      'AUTH_JWT_ISSUER="": AUTH_JWKS_URL is set: set AUTH_JWT_ISSUER to the `iss` that tokens must have, or to any',
     );
     expect(refusal({ ...url, ...claims, AUTH_JWT_AUDIENCE: '' })).toMatch(/^AUTH_JWT_AUDIENCE="": .*`aud`/);
     expect(refusal({ ...url, ...claims, AUTH_JWT_ISSUER: '' })).toMatch(/^AUTH_JWT_ISSUER="": .*`iss`/);
@@ -305,10 +308,11 @@ describe('a bad value', () => {
     ['LOG_LEVEL', 'loud', 'must be one of trace, debug, info, warn, error, fatal, silent'],
     ['SVC_REDACT', 'yes', 'must be 1 (on) or 0 (off)'],
     ['GW_CAPTURE', '0', 'must be on or off'],
-    ['GW_MAX_QUEUE', '0', 'must be a whole number of exchanges from 1'],
-    ['GW_MAX_QUEUE_BYTES', '256MB', 'must be a whole number of bytes from 1'],
+    ['GW_MAX_QUEUE', '0', 'must be a whole number of exchanges from 1 to 9007199254740991, in digits'],
+    ['GW_MAX_QUEUE_BYTES', '256MB', 'must be a whole number of bytes from 1 to 9007199254740991'],
     ['GW_MAX_CAPTURE_BYTES', '99999999999', 'must be a whole number of bytes from 1 to 1073741824'],
     ['GW_PROVIDER', 'a b', 'must be 1 to 64 letters'],
+    ['GW_PROVIDER', '-a', 'the first a letter or a digit'],
     ['GW_NOTE', 'a\u0007', 'must be up to 200 printable characters'],
     ['GW_NOTE', 'a'.repeat(201), 'must be up to 200'],
     ['SVC_RUN_HEADERS', 'x-session-id', 'without credentials'],
@@ -325,7 +329,7 @@ describe('a bad value', () => {
     ['PUBLIC_URL', 'https://a.example.com/dashboard', 'no path'],
     ['PUBLIC_URL', 'https://a.example.com/?x=1', 'no path'],
     ['PUBLIC_URL', 'javascript:alert(1)', 'must be an address'],
-    ['MAX_CONNECTIONS', '-1', 'must be a whole number from 0'],
+    ['MAX_CONNECTIONS', '-1', 'must be a whole number of connections from 0 to 1000000, in digits'],
     ['ALLOWED_HOSTS', 'https://a.example.com', 'must be up to 1000 host names'],
     ['ALLOWED_HOSTS', 'a.example.com:8000', 'without a port'],
     ['STRIPE_API_BASE', 'http://127.0.0.1:9/stripe', 'no path'],
@@ -345,6 +349,14 @@ describe('a bad value', () => {
     if (value.length < 100) expect(message).toContain(JSON.stringify(value));
   });
 
+  it('of GW_ROUTES is called a value or the path of a file', () => {
+    const file = import.meta.filename;
+    expect(refusal({ GW_ROUTES: '{' })).toContain('the value is not JSON');
+    expect(refusal({ GW_ROUTES: file })).toContain('the file is not JSON');
+    expect(refusal({ GW_ROUTES: dirname(file) })).toContain('cannot be read (the path is not a file)');
+    expect(refusal({ GW_ROUTES: 'groq' })).toContain('cannot be read (ENOENT)');
+  });
+
   it('of a flag is reported with the flag', () => {
     expect(refusal({}, { port: 'x' })).toContain('--port="x"');
     expect(refusal({}, { note: '\n' })).toContain('--note="\\n"');
@@ -358,7 +370,7 @@ describe('a bad value', () => {
       const addresses = ['https://user:hunter2@db.example.com', 'embedded', 'postgres:db', 'mysql://db/main'];
       if (name !== 'AUTH_DB_URL') addresses.push('postgres://db/main');
       for (const url of addresses) {
-        expect(refusal({ [name]: url })).toContain(`${name}=(not shown): must be embedded:`);
+        expect(refusal({ [name]: url })).toContain(`${name}=(not shown): must be \`embedded:\``);
       }
     },
   );
