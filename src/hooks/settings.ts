@@ -46,7 +46,7 @@ export function mergeSettings(client: ClientName, text: string | null, command: 
     if (command !== null) for (const event of EVENTS[client]) edited = addOurs(edited, event, command);
     return mark + edited;
   } catch (thrown) {
-    if (thrown instanceof RangeError) throw new SettingsFault('it is nested too deeply');
+    if (thrown instanceof RangeError) throw new SettingsFault('the file is nested too deeply');
     throw thrown;
   }
 }
