@@ -134,16 +134,18 @@ async function connect(url: string | undefined): Promise<Call> {
  */
 function signInAsOwner(config: Config): Promise<string> {
   if (config.auth.jwks_url !== null)
-    throw new UsageError('set SVC_API_KEY to a key of the operator (SVC_KEYS)');
+    throw new UsageError(
+      'an identity provider signs people in (AUTH_JWKS_URL): set SVC_API_KEY to a key of the operator (SVC_KEYS)',
+    );
   const lifetime = { lifetimeS: TOKEN_S, nowMs: Date.now() };
   return signUserToken(config.auth, secretOf(config), { ...OWNER, ...lifetime });
 }
 
 function describeRefusal({ status, body }: ApiAnswer): string {
   const { detail } = (body ?? {}) as { detail?: unknown };
-  if (status === 404) return 'there is no such alert, or the key does not belong to the operator';
+  if (status === 404) return 'there is no such alert, or the credential is not the operator’s';
   if (typeof detail === 'string') return detail;
-  if (!Array.isArray(detail)) return `the service answered ${status}`;
+  if (!Array.isArray(detail)) return `the service answered with status ${status}`;
   return detail
     .map(({ loc, msg }: { loc: unknown[]; msg: string }) => `${loc.slice(1).join('.')}: ${msg}`)
     .join('; ');
@@ -152,7 +154,8 @@ function describeRefusal({ status, body }: ApiAnswer): string {
 async function listAlerts({ call, isJson, io }: Asked): Promise<number> {
   const answer = await call('listAlerts');
   if (isJson) await io.out(`${formatJson(answer, 2)}\n`);
-  else if (answer.alerts.length === 0) await io.out('No alerts yet: understudy alerts create FILE\n');
+  else if (answer.alerts.length === 0)
+    await io.out('No alerts yet. To make one: understudy alerts create FILE\n');
   else {
     const columns = ['NAME', 'STATE', 'NOW', 'FIRES', 'NOTIFIES', 'ID'].map((title) => ({
       title,
@@ -206,8 +209,8 @@ async function findAlert({ call, what }: Asked): Promise<Alert> {
   if (named.length === 1) return named[0]!;
   throw new RefusedCall(
     named.length === 0
-      ? `there is no alert ${formatJson(what, 0)}: understudy alerts list`
-      : `${named.length} alerts are called ${formatJson(what, 0)}: name the id`,
+      ? `there is no alert ${formatJson(what, 0)}; understudy alerts list shows all alerts`
+      : `${named.length} alerts are called ${formatJson(what, 0)}: give the id of one`,
   );
 }
 
@@ -243,7 +246,7 @@ function sayDelivery({ target, state, problem }: AlertEvent['deliveries'][number
 async function createAlert({ call, what, isJson, io }: Asked): Promise<number> {
   const text = what === '-' ? await readAll(process.stdin) : await readFile(what, 'utf8');
   const place = what === '-' ? 'standard input' : what;
-  if (text.length > FILE_BYTES) throw new RefusedCall(`${place} is too long for an alert`);
+  if (text.length > FILE_BYTES) throw new RefusedCall(`${place} is longer than ${FILE_BYTES} characters`);
   const made = await call('createAlert', {}, parseObject(text, place));
   await io.out(isJson ? `${formatJson(made, 2)}\n` : `${made.id}\n`);
   return EXIT.done;

@@ -67,7 +67,7 @@ export async function followBackup(source: BackupSource, options: FollowOptions,
 function refuseLongRead(readMs: number): void {
   if (readMs < READ_AGES.asked_ms) return;
   throw new BackupError(
-    `the service ended this command, because it had read one state of a database for ${Math.round(readMs / 60_000)} minutes, and the files grow during such a read`,
+    `the service ended this command, because the command had read one state of a database for ${Math.round(readMs / 60_000)} minutes, and the files grow during such a read: start the command again`,
   );
 }
 
@@ -137,7 +137,7 @@ class FollowRun {
     const isSlow = !isFirst && tookMs > every_ms;
     if (isSlow && !this.#isSlow)
       this.#io.err(
-        `understudy: a point takes ${Math.ceil(tookMs / 1_000)} s, longer than --every: the backup is late by that time\n`,
+        `understudy: a point takes ${Math.ceil(tookMs / 1_000)} s, longer than --every: the backup is that late\n`,
       );
     this.#isSlow = isSlow;
   }
@@ -147,7 +147,9 @@ class FollowRun {
     if (this.#toldMs !== null && nowMs - this.#toldMs < TELL_AGAIN_MS) return;
     this.#toldMs = nowMs;
     const state = this.#fromMs === null ? '' : ` ${this.#describeState()}`;
-    this.#io.err(`understudy: ${makeHarmlessLine(describeFailure(thrown))}; tried again.${state}\n`);
+    this.#io.err(
+      `understudy: ${makeHarmlessLine(describeFailure(thrown))}; the command tries again.${state}\n`,
+    );
   }
 }
 

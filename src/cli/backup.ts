@@ -96,7 +96,7 @@ export async function runBackup(command: BackupCommand, argv: string[], io: CliI
   if (folder === undefined || folder === '')
     throw new UsageError(`name the folder with --${command === 'backup' ? 'out' : 'from'}`);
   if (command === 'backup' && !values.follow && isBucketPlace(folder))
-    throw new UsageError('a bucket requires --follow');
+    throw new UsageError('--out with a bucket requires --follow');
   if (!values.follow && (values.every !== undefined || values.keep !== undefined))
     throw new UsageError('--every and --keep require --follow');
   const config = loadConfig({ listener: 'gateway', db: values.db });
@@ -154,7 +154,8 @@ function readTo({ to }: Values): number | null {
 
 /** Prints the times to which a restore can go back, the oldest first. @throws BackupError, StoreError */
 async function listTimes(place: string, isJson: boolean, io: CliIo): Promise<void> {
-  if (!isPointPlace(place)) throw new BackupError(`${place} has no points in time`);
+  if (!isPointPlace(place))
+    throw new BackupError(`${place} is not a place of backup --follow, so it has no points in time`);
   const store = await openStore(place);
   try {
     const times = (await listPoints(store)).map(({ at_ms }) => new Date(at_ms).toISOString());
@@ -204,7 +205,7 @@ async function restorePlain(
   progress: BackupProgress,
 ): Promise<{ manifest: BackupManifest; more: string }> {
   if (to_ms !== null || only_captures)
-    throw new BackupError(`${folder} is a backup as of one time: leave out --to and --captures`);
+    throw new BackupError(`${folder} is not a place of backup --follow: leave out --to and --captures`);
   return { manifest: await restoreBackup(resolve(readFolderAddress(folder)), places, progress), more: '' };
 }
 
@@ -220,8 +221,9 @@ async function restoreFromPlace(
     const lost =
       lost_blocks === 0
         ? ''
-        : `${countOf(lost_blocks, 'block')} of captured exchanges could not be read and are left out.\n`;
-    return { manifest, more: `It contains everything acknowledged before ${point.from}.\n${lost}` };
+        : `, except ${countOf(lost_blocks, 'block')} of captured exchanges, which could not be read`;
+    const what = choice.only_captures ? 'everything captured' : 'everything acknowledged';
+    return { manifest, more: `The restored data has ${what} before ${point.from}${lost}.\n` };
   } finally {
     store.close();
   }

@@ -110,7 +110,9 @@ function renderDashboardLines(
   if (surroundings.is_terminal)
     return [bold('Dashboard, signed in for a day (keep the link to yourself):'), `  ${url}/#token=${token}`];
   return [
-    bold('Dashboard (no sign-in link, because this is not a terminal; the command below prints a token):'),
+    bold(
+      'Dashboard (no sign-in link, because the output is not a terminal; the command below prints a token):',
+    ),
     `  ${url}/`,
     `  ${renderDataCommand('token --owner', config, surroundings)}`,
   ];
@@ -141,7 +143,7 @@ function renderProxyLines(
 ): string[] {
   return [
     bold('Or through the proxy, for clients that lose features with another base URL:'),
-    `  HTTPS_PROXY=${toLocalUrl(url)}   (everything it needs: ${renderDataCommand('proxy --trust', config, surroundings)})`,
+    `  HTTPS_PROXY=${toLocalUrl(url)}   (everything that a client needs: ${renderDataCommand('proxy --trust', config, surroundings)})`,
   ];
 }
 
@@ -152,7 +154,7 @@ function renderCaptureLines(
 ): string[] {
   if (!config.capture.enabled) return ['Nothing is captured: GW_CAPTURE is off.'];
   const db = quoteForShell(shortenPath(config.capture.db, surroundings.cwd));
-  return [bold('See what it captured:'), `  ${renderCommand(`inspect --db ${db}`, surroundings)}`];
+  return [bold('See what the gateway captured:'), `  ${renderCommand(`inspect --db ${db}`, surroundings)}`];
 }
 
 /**

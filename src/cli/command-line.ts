@@ -150,7 +150,7 @@ const COMMANDS: Record<string, Command> = {
     run: async (argv, io) => (await import('./completion.ts')).runCompletion(argv, io, readHelps),
   },
   restore: {
-    summary: 'put a backup into an empty DATA_DIR, and check it by reading it',
+    summary: 'put a backup into a DATA_DIR without databases, and check every file',
     is_guarded: true,
     ends: async (argv) => (await import('./backup.ts')).endRestore(argv),
     run: async (argv, io) => (await import('./backup.ts')).runBackup('restore', argv, io),
@@ -247,7 +247,9 @@ async function runOverBucket(
   const isList = !argv.some((word) => /^--(?:run|exchange|step|json|export)(?:=|$)/.test(word));
   if (commands.length > 1 && !(reads_bucket === 'each' && isList)) {
     const names = commands.map(({ captures }) => captures.gateway).join(', ');
-    throw new UsageError(`--db has several gateways (${names}): add gateway=NAME to its query`);
+    throw new UsageError(
+      `the bucket of --db has several gateways (${names}): add gateway=NAME to the query of its address`,
+    );
   }
   let status: number = EXIT.done;
   for (const { captures, argv: words } of commands) {

@@ -14,16 +14,16 @@ const HELP = `Rewrites main.mdb and runs.mdb in DATA_DIR and empties the redo lo
 pages; the new files have none.
 
 With --captures it frees unused space of the capture database instead. The gateway may run meanwhile. It seals the live
-file if an eighth of it is unused, and rewrites such sealed files one after the other, which needs as much space as the
-largest of them. This is not needed to remove erased exchanges (understudy erase overwrites their bytes).
+file if an eighth of it is unused. One after the other, it rewrites sealed files of which an eighth is unused, which needs
+as much space as the largest of them. Erased exchanges do not need this (understudy erase overwrites their bytes).
 
 Without --captures the service must be stopped. Each new file is written beside the old one, which needs the same space
 again, and then replaces it. So the content is complete, in the old or the new file, even if the command is killed. The
 old file's content stays on the disk until the system overwrites it, as after every removal of a file. You have to remove
 backups yourself.
 
-The service itself overwrites deleted content when it is idle for some seconds. Its start rewrites a file that still contains
-deleted content, up to 256 MiB.
+The service itself overwrites deleted content when idle for some seconds. When the service starts, it rewrites a file of up
+to 256 MiB that still contains deleted content.
 
 Usage: understudy compact [--captures] [--db FILE]
 
@@ -42,7 +42,7 @@ export async function runCompact(argv: string[], io: CliIo): Promise<number> {
     await io.out(HELP);
     return EXIT.done;
   }
-  if (values.db !== undefined && values.captures !== true) throw new UsageError('--db is for --captures');
+  if (values.db !== undefined && values.captures !== true) throw new UsageError('--db requires --captures');
   const { data_dir, data_key, capture } = loadConfig({ listener: 'gateway', db: values.db });
   const progress = new Progress(io, Date.now);
   try {

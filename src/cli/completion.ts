@@ -10,7 +10,7 @@ const HELP = `Prints a script with which a shell completes commands, their words
 
 Usage: understudy completion bash|zsh|fish
 
-It completes the names understudy and understudy-gateway. If only npx finds the command, define a shell function:
+The script completes the names understudy and understudy-gateway. If only npx finds the command, define a shell function:
 understudy() { npx understudy-gateway "$@"; }
 
 Examples:

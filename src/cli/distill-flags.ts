@@ -38,7 +38,7 @@ export const DISTILL_FLAGS_HELP = `  --db FILE            capture database; defa
   --student KIND       exemplar (default): answers from golden steps. http: the gateway asks a cheaper model, for the
                        agents and kinds of answers in which it agreed with golden answers
   --endpoint URL       of kind http: base address of the service, or the address of its requests, which ends with
-                       /v1/messages or /v1/chat/completions and so sets the style; its key is SVC_STUDENT_KEY
+                       /v1/messages or /v1/chat/completions and so sets the style; the key is SVC_STUDENT_KEY
   --model NAME         of kind http: the name of the model
   --style STYLE        of kind http: messages (default) or chat_completions
   --answers N          of kind http: answers to a step that must agree before it is served, 1 to ${SERVICE_ANSWERS_MAX}; default: 1

@@ -344,7 +344,9 @@ function describeOutcome({ outcome, version, reason, out }: RoundJson, palette: 
     );
   if (outcome === 'evaluated')
     return reason === ''
-      ? palette.good('The model is good enough: distill --student http publishes a student that asks it\n')
+      ? palette.good(
+          'The model is good enough: distill --student http publishes a student that asks the model\n',
+        )
       : palette.bad(`The model is not good enough: ${makeHarmlessLine(reason)}\n`);
   const left = outcome === 'kept' ? `version ${version} stays in ${where}` : `no student in ${where}`;
   return palette.bad(`Nothing is published: ${makeHarmlessLine(reason)}; ${left}\n`);

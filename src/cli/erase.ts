@@ -67,7 +67,7 @@ export async function runErase(argv: string[], io: CliIo): Promise<number> {
   const config = loadConfig({ listener: 'gateway', db: values.db });
   if (config.capture.read_from !== null && values.db === undefined)
     throw new UsageError(
-      'CAPTURE_READ_URL: these captures belong to other machines, so give this command on the gateway that captured them',
+      'CAPTURE_READ_URL is set, so these captures belong to other machines: run the command on the gateway that captured them',
     );
   const is_dry = values['dry-run'] === true;
   const progress = new Progress(io, Date.now);

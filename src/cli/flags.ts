@@ -87,7 +87,7 @@ export function readFlagsAndWords<const Kinds extends FlagKinds>(
 export function refuseWords(words: readonly string[]): void {
   if (words.length === 0) return;
   throw new UsageError(
-    `${makeWord(words[0]!)} belongs to no option: put its option before it, or leave it out`,
+    `${makeWord(words[0]!)} belongs to no option: leave the word out, or put its option in front`,
   );
 }
 

@@ -46,7 +46,7 @@ export async function keepForkVerdict(fork: Fork): Promise<KeptFork> {
   if (run === null)
     return {
       address,
-      problem: `the verdict is not kept: ${fork.db} has no run ${fork.new_run}; perhaps another gateway captured it`,
+      problem: `the verdict is not kept: ${fork.db} has no run ${fork.new_run}; perhaps another gateway captured the run`,
     };
   const main = openMain(databasePaths(config.data_dir, config.data_key));
   try {

@@ -89,7 +89,7 @@ async function install(client: ClientName, file: string, command: string | null,
   } catch (thrown) {
     if (!(thrown instanceof SettingsFault)) throw thrown;
     const fault = makeHarmlessLine(thrown.message);
-    io.err(`understudy: ${shown} was not changed: ${fault}. Correct it, or name another file with --file\n`);
+    io.err(`understudy: ${shown} was not changed: ${fault}. Correct the file, or name another with --file\n`);
     return EXIT.failed;
   }
   if (merged === (found.text ?? '')) {
@@ -100,7 +100,7 @@ async function install(client: ClientName, file: string, command: string | null,
   }
   if (!replaceFile(file, found, merged)) {
     io.err(
-      `understudy: ${shown} was not changed: another program changed it at the same time. Run the command again\n`,
+      `understudy: ${shown} was not changed: another program changed the file at the same time. Run the command again\n`,
     );
     return EXIT.failed;
   }
@@ -129,15 +129,16 @@ function readSettings(file: string): FoundSettings {
     descriptor = openSync(file, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
   } catch (thrown) {
     const { code } = thrown as NodeJS.ErrnoException;
-    if (code === 'ENOENT') throw new SettingsFault('it is a link to a missing file');
+    if (code === 'ENOENT') throw new SettingsFault('the path is a link to a missing file');
     // The file is a socket, or a device without a driver.
-    if (code === 'ENXIO') throw new SettingsFault('it is not a regular file');
+    if (code === 'ENXIO') throw new SettingsFault('the path is not a regular file');
     throw thrown;
   }
   try {
     const stat = fstatSync(descriptor);
-    if (!stat.isFile()) throw new SettingsFault('it is not a regular file');
-    if (stat.size > FILE_BYTES_MAX) throw new SettingsFault('it is too large for settings');
+    if (!stat.isFile()) throw new SettingsFault('the path is not a regular file');
+    if (stat.size > FILE_BYTES_MAX)
+      throw new SettingsFault(`the file is larger than ${FILE_BYTES_MAX} bytes`);
     return { text: decodeText(readFileSync(descriptor)), stat };
   } finally {
     closeSync(descriptor);
@@ -148,7 +149,7 @@ function decodeText(bytes: Uint8Array): string {
   try {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
   } catch {
-    throw new SettingsFault('it is not UTF-8');
+    throw new SettingsFault('the file is not UTF-8');
   }
 }
 

@@ -84,11 +84,11 @@ function layOutLook(view: InspectView, look: CacheLook): string {
     case 'hit':
       return `${head}  ${good('hit')}    ${dim(`${read} of ${formatCount(look.expected_tokens)} tokens`)}\n`;
     case 'first':
-      return `${head}  first  ${dim(`${read} tokens; no earlier prompt begins like it`)}\n`;
+      return `${head}  first  ${dim(`${read} tokens; no earlier prompt has the same beginning`)}\n`;
     case 'too_short':
       return `${head}  ${dim('short  too short to be cached')}\n`;
     case 'not_told':
-      return `${head}  ${dim('?      the provider did not report what it read from its cache')}\n`;
+      return `${head}  ${dim('?      the provider did not report how much it read from its cache')}\n`;
     case 'miss': {
       const about = look.is_estimate ? 'about ' : '';
       const cost = look.cost_usd === null ? '' : `, ${formatDollars(look.cost_usd)}`;
@@ -153,7 +153,9 @@ function layOutTotals(view: InspectView, title: string, rows: readonly [string, 
 function layOutSum(view: InspectView, sum: CacheReport, days = 1): string {
   const { turns, untold_turns, misses, lost_tokens, cost_usd, unpriced_misses, causes } = sum;
   const untold =
-    untold_turns === 0 ? '' : `; ${countOf(untold_turns, 'turn')} do not say what was read from it`;
+    untold_turns === 0
+      ? ''
+      : `; ${countOf(untold_turns, 'turn')} without a report of what was read from the cache`;
   const price = (usd: number | null): string => {
     if (usd === null) return '';
     return `, ${formatDollars(usd)}${days > 1 ? `, ${formatDollars(usd / days)} a day` : ''}`;

@@ -134,7 +134,7 @@ async function writeTable(view: InspectView, judged: JudgedRuns): Promise<number
   }
   const isSearched = onlyGolden !== undefined && leftOut > 0;
   if (leftOut > 0)
-    text += `${countOf(leftOut, 'earlier run')}${isSearched ? ', not examined' : ''}: --limit N shows more, --limit 0 all, --since 2h the latest.\n`;
+    text += `${countOf(leftOut, 'earlier run')}${isSearched ? ', not examined' : ''}: --limit N shows more, --limit 0 shows all, --since 2h shows those of the last two hours.\n`;
   if (withoutRun !== null) {
     text += `${countOf(withoutRun.exchanges, 'exchange')} without a run (${countOf(withoutRun.turns, 'turn')}).\n`;
   }
@@ -151,13 +151,13 @@ async function writeTable(view: InspectView, judged: JudgedRuns): Promise<number
  * indexes.
  */
 export function describeNotIndexed(exchanges: number): string {
-  return `${countOf(exchanges, 'exchange')} not indexed yet, and therefore in no run. The running service indexes them, or the service does at its next start.`;
+  return `${countOf(exchanges, 'exchange')} not indexed yet, and therefore in no run. The service indexes exchanges while it runs, or at its next start.`;
 }
 
 /** A line about stored exchanges that figures do not count; empty for 0 exchanges. */
 export function sayNotCounted(exchanges: number): string {
   if (exchanges === 0) return '';
-  return `${countOf(exchanges, 'exchange')} not indexed yet, and therefore not counted. The running service indexes them, or the service does at its next start.\n`;
+  return `${countOf(exchanges, 'exchange')} not indexed yet, and therefore not counted. The service indexes exchanges while it runs, or at its next start.\n`;
 }
 
 /** A line of the table, before it has its widths and colours. */

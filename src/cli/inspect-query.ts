@@ -217,7 +217,7 @@ function writeTable(view: InspectView, found: FoundRows): string {
     const all = matched > rows.length ? ` of ${formatCount(matched)}` : '';
     text += `\n${countOf(rows.length, 'run')}${all}, ${formatCost(cost)}.\n`;
   }
-  if (matched > rows.length) text += '--limit N shows more, --limit 0 all.\n';
+  if (matched > rows.length) text += '--limit N shows more, --limit 0 shows all.\n';
   if (left_out_runs > 0) text += `${countOf(left_out_runs, 'older run')}: show them with --run RUN.\n`;
   if (searched !== null && searched.not_searched > 0)
     text += `${countOf(searched.not_searched, 'exchange')} not searched for the text, because they are not in the full-text index.\n`;

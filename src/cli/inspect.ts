@@ -49,7 +49,7 @@ Usage: understudy inspect [--db FILE] [--since WHEN] [--golden | --not-golden] [
                    "date parser" since:7d sort:cost'. docs/queries.md lists the fields
   --export FORMAT  the runs as a file on standard output: csv, jsonl, parquet, or their turns as otlp (docs/export.md)
   --since WHEN     runs with activity then or later: 90m, 12h, 7d ago, or a time such as 2026-05-01 or 2026-05-01T12:00Z
-  --golden         only golden runs; --not-golden: only the others. With --limit N the search stops at the Nth of them
+  --golden         only golden runs; --not-golden: only the others. With --limit N the search stops at the Nth match
   --limit N        the latest N runs, 0 for all; default on a terminal: 200
   --run ID         one run as a conversation: the new part of each request, the answer, its time and cost, failures and
                    retries
@@ -58,7 +58,8 @@ Usage: understudy inspect [--db FILE] [--since WHEN] [--golden | --not-golden] [
                    whole UTC days
   --by WHAT        cost, tokens, cache share, latency and failed calls by model, provider, agent, tool, tag, note,
                    credential, served_by or day; --since then counts whole UTC days
-  --limits         what is left of providers' rate limits and quotas, by credential, and when they run out at this pace
+  --limits         what is left of providers' rate limits and quotas, by credential, and when they run out at the pace
+                   of the last hour
   --full           with --run: show long texts completely
   --exchange N     one exchange: status, times, model, usage, headers (credentials are never stored)
   --raw SIDE       the stored body of that exchange, request or response, byte for byte and nothing else

@@ -19,8 +19,8 @@ import { readFlags, readFlagsAndWords, refuseWords } from './flags.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
 import { formatJson, makeHarmlessLine } from './terminal-text.ts';
 
-const KEYS_HELP = `Makes, lists and revokes API keys in DATA_DIR, as the operator. The service may run meanwhile; it refuses a
-key that is revoked here within 60 seconds.
+const KEYS_HELP = `Makes, lists and revokes API keys in DATA_DIR, as the operator. The service may run meanwhile. It refuses a
+revoked key 60 seconds after the revocation at the latest.
 
 Usage: understudy keys list   --org ORG [--json]
        understudy keys create --org ORG [--project PROJECT] --name NAME [--test] [--json]
@@ -218,7 +218,9 @@ async function withAccounts(
   refuseShared(data_dir);
   refuseHalfRestored(path);
   if (!mayMake && !isThere(path)) {
-    io.err(`understudy: there is no database ${path} yet; DATA_DIR sets its folder\n`);
+    io.err(
+      `understudy: there is no database ${path}: start the service first, or set DATA_DIR to the folder of the database\n`,
+    );
     return EXIT.failed;
   }
   const main = openMain(paths);

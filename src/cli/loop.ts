@@ -29,9 +29,10 @@ Usage: understudy loop --out DIR [--db FILE] [--once | --every TIME] [options]
 ${DISTILL_FLAGS_HELP}; with --every one line of JSON per round
 
 The gate: the student must serve at least --min-served of the held-out steps, and at most --target-error of these may be
-wrong. With GW_RELEGATION_STICKY=on this also holds for those that it serves in a row from the beginning of a run. Not
-worse: both students are compared on the steps that were also held out for the published student. The share that the new
-student serves correctly may be at most 2 percentage points lower, unless the published one misses the target on them.
+wrong. With GW_RELEGATION_STICKY=on both limits also hold for the steps that the student serves in a row from the beginning
+of a run. Not worse: both students are compared on the steps that were also held out for the published student. The share
+that the new student serves correctly may be at most 2 percentage points lower, unless the published student misses the
+target on these steps.
 
 Examples:
   understudy loop --out student --once
@@ -140,10 +141,16 @@ function describeEnd({ status, out, error }: RoundEnd, asJson: boolean): string 
     // If the output is not a report, the round counts as failed, even with status 0.
   }
   if (round !== null) return asJson ? JSON.stringify({ at, ...round }) : `${at} ${describeRoundLine(round)}`;
-  const reason = error === '' ? `its process ended with ${status ?? 'a signal'}` : error;
+  const reason = error === '' ? describeEmptyEnd(status) : error;
   return asJson
     ? JSON.stringify({ at, outcome: 'failed', reason })
     : `${at} failed: ${makeHarmlessLine(reason)}`;
+}
+
+/** Describes the end of a round's process that printed neither a report nor an error. */
+function describeEmptyEnd(status: number | null): string {
+  if (status === null) return 'the process of the round ended by a signal';
+  return `the process of the round ended with status ${status}, without a report`;
 }
 
 function waitFor(ms: number, stop: AbortSignal): Promise<void> {

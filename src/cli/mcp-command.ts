@@ -26,8 +26,8 @@ const help = ({
   name,
   line,
 }: McpHost) => `Gives an agent tools over the Model Context Protocol, on standard input and output: retrieve_patterns,
-recall_findings, record_finding, search_runs and read_run. It runs as long as its input is open, and calls the API of a
-service that runs elsewhere. If the agent's client supports HTTP, use the service's address /mcp instead.
+recall_findings, record_finding, search_runs and read_run. The command runs as long as its input is open, and calls
+the API of a service that runs elsewhere. If the agent's client supports HTTP, use the service's address /mcp instead.
 
 Usage: ${name} [--url URL] [--codebase ID] [--org ID] [--project ID]
 

@@ -9,7 +9,7 @@ import { makeHarmlessLine } from './terminal-text.ts';
 
 const HELP = `Makes the tables of this version in the PostgreSQL database that AUTH_DB_URL names (docs/scale.md). The command never
 goes back to an older version, and makes all changes or none. If two commands run at the same time, one waits for the
-other. Run it before the first start of a box, and with each new version before its boxes start. The user of
+other. Run the command before the first start of a box, and with each new version before a box of that version starts. The user of
 AUTH_DB_URL must be allowed to create a schema in the database. The boxes may use another user with fewer rights.
 
 Usage: understudy migrate [--check]
@@ -47,7 +47,7 @@ export async function runMigrate(argv: string[], io: CliIo): Promise<number> {
     await io.out(
       from === to
         ? `The database has the tables of this version already (${to}).\n`
-        : `The database has the tables of version ${to} now${from === 0 ? '' : `, before ${from}`}.\n`,
+        : `The database has the tables of version ${to} now${from === 0 ? '' : `, instead of version ${from}`}.\n`,
     );
     return EXIT.done;
   } catch (thrown) {

@@ -27,13 +27,14 @@ import { Progress } from './progress.ts';
 import { makeHarmlessLine } from './terminal-text.ts';
 
 const HELP = `Moves the databases of DATA_DIR (accounts, keys, patterns, findings, traces, runs, usage and so on) into the
-PostgreSQL database that AUTH_DB_URL names, or back. Captures stay where they are (docs/scale.md). Stop all services
-that use either of them first. The command moves everything or nothing: it compares rows by number and SHA-256 before
-the move takes effect.
+PostgreSQL database that AUTH_DB_URL names, or back. Captures stay where they are (docs/scale.md). First stop all
+services that use the folder or the database. The command moves everything or nothing: it compares rows by number and
+SHA-256 before the move takes effect.
 
---to postgres needs a database that "understudy migrate" has prepared and that has no rows. Its user must own the
-tables. After the move, main.mdb is called main.mdb.moved, and runs.mdb is called runs.mdb.moved. Remove both when the
-boxes run. If a DATA_DIR has only runs.mdb, its runs and its usage are added to those of the database.
+--to postgres needs a database that "understudy migrate" has prepared and that has no rows. The user of
+AUTH_DB_URL must own the tables. After the move, main.mdb is called main.mdb.moved, and runs.mdb is called
+runs.mdb.moved. Remove both when the boxes run. If a DATA_DIR has only runs.mdb, its runs and its usage are added to
+those of the database.
 
 --to folder writes main.mdb and runs.mdb into a DATA_DIR that has none, and removes the view, shared.mdb. The rows in
 PostgreSQL stay. If a move is interrupted, the same command starts again or completes the move, and says which.
@@ -76,7 +77,11 @@ export async function runMove(argv: string[], io: CliIo): Promise<number> {
   if (to !== 'postgres' && to !== 'folder') throw new UsageError('--to must be postgres or folder');
   const { shared_database: address, data_dir, data_key } = loadConfig({ listener: 'api' });
   if (address === null)
-    throw new ConfigError('AUTH_DB_URL', '', 'must be the address of a PostgreSQL database: postgres://…');
+    throw new ConfigError(
+      'AUTH_DB_URL',
+      '',
+      'must be the address of a PostgreSQL database: postgres://USER:PASSWORD@HOST:PORT/DATABASE',
+    );
   const place: MovePlace = { address, data_dir, data_key };
   const progress = new Progress(io, Date.now, true);
   try {
@@ -115,9 +120,12 @@ async function moveIn(place: MovePlace, tell: Teller): Promise<Moved> {
   const note = readMoveNote(data_dir);
   if (note?.to === 'postgres' && (await hasMoved(address, note.id))) return completeMove(place, note);
   const files = [paths.main, paths.runs].filter((path) => existsSync(path));
-  if (files.length === 0) throw new MoveError(`there is no database ${paths.main}; DATA_DIR sets its folder`);
+  if (files.length === 0)
+    throw new MoveError(
+      `${data_dir} has neither main.mdb nor runs.mdb: set DATA_DIR to the folder of the databases`,
+    );
   for (const path of files) {
-    if (existsSync(`${path}.moved`)) throw new MoveError(`${path}.moved already exists: move it away`);
+    if (existsSync(`${path}.moved`)) throw new MoveError(`${path}.moved already exists: move that file away`);
     refuseHalfRestored(path);
     checkDatabase(path);
   }
@@ -168,8 +176,8 @@ async function completeMove({ data_dir, data_key }: MovePlace, note: MoveNote): 
     await file.close();
     if (sumDigest(digests) !== digest || existsSync(`${path}.moved`))
       throw new MoveError(
-        `an interrupted move has stored the rows of ${data_dir} in the database, and ${path} was changed since: name a database ` +
-          'without rows, or move that file away',
+        `an interrupted move has stored the rows of ${data_dir} in the database, and ${path} was changed or made since: set ` +
+          'AUTH_DB_URL to a database without rows, or move that file away',
       );
   }
   putAside(paths);
@@ -202,7 +210,7 @@ async function moveOut({ address, data_dir, data_key }: MovePlace, tell: Teller)
   if (wasInterrupted) rmSync(runs, { force: true });
   for (const path of [main, runs])
     if (existsSync(path))
-      throw new MoveError(`${path} already exists: set another DATA_DIR, or move it away`);
+      throw new MoveError(`${path} already exists: set another DATA_DIR, or move that file away`);
   makeFolder(data_dir);
   const parts = [main, runs].map((path) => `${path}.partial`);
   const discard = () => {
@@ -298,7 +306,9 @@ async function writeFolder(
       const read = stored.read();
       const difference = findDifference(sent.read(), read);
       if (difference !== null)
-        throw new MoveError(`${path} would have other rows of ${difference}: nothing was moved`);
+        throw new MoveError(
+          `the rows of ${difference} in the new ${path} differ from those in the database: nothing was moved`,
+        );
       for (const [table, digest] of read) moved.set(`${path} ${table}`, digest);
     }
     return moved;
@@ -322,7 +332,7 @@ function loadBoth() {
 function describeMoved({ rows, tables, isContinued }: Moved, to: string): string {
   const where =
     to === 'postgres'
-      ? 'into the database; main.mdb and runs.mdb are called main.mdb.moved and runs.mdb.moved now'
+      ? 'into the database; the moved files now have names that end with .moved'
       : 'into main.mdb and runs.mdb';
   const first = isContinued ? 'An interrupted move had stored everything, and is complete now. ' : '';
   return `${first}Moved ${rows} rows of ${tables} tables ${where}.\n`;

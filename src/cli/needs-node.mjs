@@ -9,7 +9,7 @@ import { relative } from 'node:path';
 const [major, minor] = process.versions.node.split('.').map(Number);
 if (major < 22 || (major === 22 && minor < 18)) {
   process.stderr.write(
-    `understudy needs Node 22.18 or newer, and this is ${process.version}. To run it with a newer one:  npx -y -p node@22 ${sayCommand()}\n`,
+    `understudy needs Node 22.18 or newer, and this is ${process.version}. To run understudy with a newer Node:  npx -y -p node@22 ${sayCommand()}\n`,
   );
   process.exit(1);
 }
@@ -23,7 +23,7 @@ if (
   !hasDependencies()
 ) {
   process.stderr.write(
-    'understudy needs packages that are not installed. This installs them:  npx -y -p node@22 npm ci\n',
+    'understudy needs packages that are not installed. To install the packages:  npx -y -p node@22 npm ci\n',
   );
   process.exit(1);
 }

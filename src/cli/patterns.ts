@@ -31,7 +31,7 @@ import { OPERATOR } from './keys.ts';
 import { formatJson, makeHarmlessLine } from './terminal-text.ts';
 
 const HELP = `Imports patterns from a file into DATA_DIR, or exports them to a file. A running service takes imports within seconds, a
-stopped one at its next start. It merges near-duplicates and masks keys in texts.
+stopped one at its next start. The service merges near-duplicates and masks keys in texts.
 
 Usage: understudy patterns import --tier TIER [--org ORG] [--project PROJECT] FILE
        understudy patterns export --tier TIER [--org ORG] [--project PROJECT] FILE
@@ -71,7 +71,9 @@ export async function runPatterns(argv: string[], io: CliIo): Promise<number> {
   refuseShared(data_dir);
   refuseHalfRestored(path);
   if (action === 'export' && !isThere(path)) {
-    io.err(`understudy: there is no database ${path} yet; DATA_DIR sets its folder\n`);
+    io.err(
+      `understudy: there is no database ${path}: start the service first, or set DATA_DIR to the folder of the database\n`,
+    );
     return EXIT.failed;
   }
   if (isFolder(file)) {
@@ -154,12 +156,12 @@ async function* readLines(file: string): AsyncGenerator<string> {
 
 /** Reads a line of the file. @returns the pattern, or what is wrong with the line */
 function readLine(line: string): NewPattern | string {
-  if (line.length > LINE_CHARACTERS) return 'the line is too long';
+  if (line.length > LINE_CHARACTERS) return `the line is longer than ${LINE_CHARACTERS} characters`;
   let parsed: unknown;
   try {
     parsed = JSON.parse(line);
   } catch {
-    return 'not JSON';
+    return 'the line is not JSON';
   }
   const result = newPattern.safeParse(parsed);
   if (!result.success) {
@@ -204,8 +206,8 @@ function readScope(values: Values): PatternScope {
   const tier = TIERS.find((known) => known === values.tier) as Tier | undefined;
   if (tier === undefined) throw new UsageError(`--tier takes one of ${TIERS.join(', ')}`);
   const isIn = (...tiers: Tier[]) => tiers.includes(tier);
-  if (values.org !== undefined && !isIn('e1', 'e2')) throw new UsageError('e3 patterns have no --org');
-  if (values.project !== undefined && !isIn('e1')) throw new UsageError('only e1 patterns have a --project');
+  if (values.org !== undefined && !isIn('e1', 'e2')) throw new UsageError('--org requires --tier e1 or e2');
+  if (values.project !== undefined && !isIn('e1')) throw new UsageError('--project requires --tier e1');
   return {
     tier,
     org_id: isIn('e1', 'e2') ? readName(values.org, '--org', DEFAULT_ORG) : '',

@@ -33,7 +33,7 @@ export async function runTrust(config: Config, io: CliIo): Promise<number> {
   ];
   await io.out(`export ${settings.map(([name, value]) => `${name}=${quoteForShell(value!)}`).join(' ')}\n`);
   const until = new Date(valid_to_ms).toISOString().slice(0, 10);
-  io.err(`SHA-256 ${new X509Certificate(cert).fingerprint256}, until ${until}; only for the hosts of GW_PROXY_HOSTS.
+  io.err(`The authority: SHA-256 ${new X509Certificate(cert).fingerprint256}, valid until ${until}, only for the hosts of GW_PROXY_HOSTS.
 `);
   return EXIT.done;
 }

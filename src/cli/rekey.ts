@@ -23,8 +23,9 @@ disk until it is overwritten, as after every removal of a file. Backups keep the
 that key as long as the backups. Files that were written elsewhere (trace --out, a student) do not change.
 
 With --captures, captured exchanges get the new key while the gateway runs, one file after the other. The service still uses
-the old key. Then stop it and run the command without --captures: it changes the rest, which takes seconds if captures are
-most of the data. Until then both keys open the captures, and DATA_KEY_FILE still names the old one.
+the old key. Then stop the service and run the command without --captures. The second run changes the rest, which takes
+seconds if captures are most of the data. Until then both keys open the captures, and DATA_KEY_FILE still names the old
+key.
 
 Usage: understudy rekey --to FILE [--captures] [--db FILE]
 
@@ -49,11 +50,15 @@ export async function runRekey(argv: string[], io: CliIo): Promise<number> {
     return EXIT.done;
   }
   if (values.to === undefined || values.to === '')
-    throw new UsageError('name the file of the new key with --to, or none');
+    throw new UsageError('name the file of the new key with --to FILE, or write --to none');
   const config = loadConfig({ listener: 'gateway', db: values.db });
   const to = readNewKey(values.to);
   if (sameKey(config.data_key, to))
-    throw new UsageError('the new key is the current one (DATA_KEY_FILE), or neither is set');
+    throw new UsageError(
+      to === null
+        ? 'the data is not encrypted (DATA_KEY_FILE is not set): --to none changes nothing'
+        : 'the key of --to is the present key (DATA_KEY_FILE): name another file',
+    );
   const progress = new Progress(io, Date.now);
   try {
     if (values.captures === true) {

@@ -35,7 +35,10 @@ export async function bringCaptures(
   { at, text }: { at: number; text: string },
   { data_dir, data_key }: Pick<Config, 'data_dir' | 'data_key'>,
 ): Promise<RemoteCommand[]> {
-  if (!URL.canParse(text)) throw new UsageError(`--db names no bucket: ${makeHarmlessLine(text)}`);
+  if (!URL.canParse(text))
+    throw new UsageError(
+      `--db takes a bucket such as s3://bucket/prefix?region=REGION, not ${makeHarmlessLine(text)}`,
+    );
   const url = new URL(text);
   const gateway = url.searchParams.get('gateway');
   url.searchParams.delete('gateway');

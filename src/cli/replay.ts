@@ -248,7 +248,9 @@ function readReplayFlags(argv: string[], nowMs: number): ReplayFlags | 'help' {
 function readNumber(flag: string, text: string, most: number): number {
   const value = Number(text);
   if (!/^\d+(?:\.\d+)?$/.test(text) || value > most || (flag !== '--speed' && !Number.isInteger(value)))
-    throw new UsageError(`${flag} takes a number up to ${most}, not ${formatJson(text, 0)}`);
+    throw new UsageError(
+      `${flag} takes a ${flag === '--speed' ? 'number' : 'whole number'} from 0 to ${most}, not ${formatJson(text, 0)}`,
+    );
   return value;
 }
 

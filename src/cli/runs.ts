@@ -24,7 +24,7 @@ import { formatJson, makeHarmlessLine } from './terminal-text.ts';
 
 const HELP = `Says how a run went: good or bad, tags, a note, a feedback score. A mark overrules Understudy's own verdict: a run marked
 bad is never golden; for a run marked good, failed calls, an unfinished end, a reported failure and monitors do not count.
-It is still not golden if its copy is incomplete or was misread.
+A marked run is still not golden if its copy is incomplete or was misread.
 
 Usage: understudy runs mark RUN [good|bad|clear] [--tag TAG]… [--untag TAG]… [--note TEXT] [--score N] [--db FILE] [--json]
 

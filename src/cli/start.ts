@@ -64,7 +64,7 @@ const GATEWAY_VARIABLES = `  GW_UPSTREAM_BASE      where requests go            
   GW_HOST, GW_PORT      where the gateway listens    127.0.0.1, 8787
   GW_UPSTREAM_CA        PEM file of certificate authorities for upstreams, besides the usual ones   none
   GW_PROXY_PORT         port of a proxy for HTTPS_PROXY (understudy proxy --help)   none
-  GW_PROXY_HOST         where the proxy listens; beyond loopback it needs GW_PROXY_KEYS   127.0.0.1
+  GW_PROXY_HOST         where the proxy listens; beyond loopback the proxy needs GW_PROXY_KEYS   127.0.0.1
   GW_PROXY_HOSTS        hosts whose tunnels the proxy decrypts, comma-separated: names, *.names, default   default
   GW_PROXY_KEYS         keys, comma-separated; each client of the proxy must send one   none
   GW_PROXY_BLIND        allowed targets of all other tunnels: all, public, off   all; beyond loopback public
@@ -83,7 +83,7 @@ const GATEWAY_VARIABLES = `  GW_UPSTREAM_BASE      where requests go            
   GW_OTEL_CONTENT       on: spans also have the texts of messages and tools         off
   SVC_REDACT            mask keys in stored bodies   1
   CAPTURE_BUCKET_URL    where sealed captures go: s3://bucket/prefix?region=…&endpoint=… or file:///folder   none
-  CAPTURE_LOCAL_KEEP    how much of them also stays on this machine: 7d, 12h, 50GiB or all   7d
+  CAPTURE_LOCAL_KEEP    how much of the sealed captures also stays on this machine: 7d, 12h, 50GiB or all   7d
   CAPTURE_SEAL_AFTER    maximum age of captures that are not sent yet: 15m, 1h, 1d   only the size of their file counts
   GW_MAX_QUEUE          exchanges that wait to be written; beyond it, copies are dropped, never delayed   10000
   GW_MAX_QUEUE_BYTES    the same in bytes            268435456
@@ -176,8 +176,8 @@ Usage: understudy serve [--host ADDRESS] [--port N]
 
 Variables, with their defaults:
 ${API_VARIABLES}${COMMON_VARIABLES}`,
-  gateway: `Starts only the gateway, until SIGTERM or Ctrl-C. Agents send their provider requests to it; it forwards them
-byte for byte and keeps a copy. Capture never delays or fails a request.
+  gateway: `Starts only the gateway, until SIGTERM or Ctrl-C. Agents send their provider requests to the gateway, which
+forwards them byte for byte and keeps a copy. Capture never delays or fails a request.
 
 Usage: understudy gateway [--host ADDRESS] [--port N] [--db FILE] [--note TEXT]
 
@@ -192,15 +192,15 @@ While it runs:
   GET  /__gw/stats      health, queue, counts        GET  /__gw/routes   the upstreams by path
   POST /__gw/flush      write the queue             POST /__gw/rotate   seal the file, open a new one
 `,
-  proxy: `Starts the gateway with a proxy, until SIGTERM or Ctrl-C. It is for clients that lose features with another base URL:
-they set HTTPS_PROXY instead. The proxy decrypts tunnels to model providers, and the gateway forwards and stores what
-passes there. All other tunnels pass unread. Guide: docs/proxy.md.
+  proxy: `Starts the gateway with a proxy, until SIGTERM or Ctrl-C. The proxy is for clients that lose features with another
+base URL: they set HTTPS_PROXY instead. The proxy decrypts tunnels to model providers, and the gateway forwards and
+stores what passes there. All other tunnels pass unread. Guide: docs/proxy.md.
 
 Usage: understudy proxy [--host ADDRESS] [--port N] [--db FILE] [--note TEXT]
        understudy proxy --trust
 
   --trust          print the line that sets HTTPS_PROXY and the authority to trust, and end: eval "$(understudy proxy --trust)"
-  --host ADDRESS   where the proxy listens (GW_PROXY_HOST); beyond loopback it needs GW_PROXY_KEYS
+  --host ADDRESS   where the proxy listens (GW_PROXY_HOST); beyond loopback the proxy needs GW_PROXY_KEYS
   --port N         port of the proxy (GW_PROXY_PORT), default 8788; 0: any free port
   --db FILE        capture database; default: DATA_DIR/capture.mdb
   --note TEXT      tag on everything captured by this process (GW_NOTE)
@@ -237,7 +237,7 @@ export async function runStart(command: StartCommand, argv: string[], io: CliIo)
   const givingUp = new AbortController();
   void stopAsked.then((signal) => {
     watchEnd(isUp ? STOP_GRACE_MS + config.stop_notice_ms : GIVE_UP_GRACE_MS, () =>
-      io.err('the end took too long\n'),
+      io.err('the process takes too long to end, and is killed now\n'),
     );
     if (isUp) return;
     io.err(`${signal}: the start is given up\n`);
@@ -321,7 +321,8 @@ function warnOfAnyToken({ auth }: Config, io: CliIo): void {
          and anyone who gets such a token can be its user here. Name this application's own audience.\n`);
   if (jwt_issuer === null)
     io.err(
-      `warning: AUTH_JWT_ISSUER=any: tokens of every issuer whose keys are at AUTH_JWKS_URL sign in here. Set it to one issuer.\n`,
+      `warning: AUTH_JWT_ISSUER=any: tokens of every issuer whose keys are at AUTH_JWKS_URL sign in here.
+         Set AUTH_JWT_ISSUER to one issuer.\n`,
     );
 }
 
@@ -354,5 +355,5 @@ function warnOfOpenAdmin(config: Config, io: CliIo): void {
   const { host } = config.gateway;
   if (isLoopback(host)) return;
   io.err(`warning: the gateway listens on ${host} and its /__gw/ routes are unauthenticated: anyone who can connect
-         can stop the capture. Keep it on a private network, or bind it to 127.0.0.1.\n`);
+         can stop the capture. Keep the gateway on a private network, or set GW_HOST=127.0.0.1.\n`);
 }

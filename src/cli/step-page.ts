@@ -118,7 +118,7 @@ function layOutOpinion(view: InspectView, opinion: StudentOpinion): string {
   let text = layOutPart(
     view,
     'student',
-    `Version ${version} ${verdict}: ${makeHarmlessLine(rule)}.${remedy === '' ? '' : ` It ${makeHarmlessLine(remedy)}.`}`,
+    `Version ${version} ${verdict}: ${makeHarmlessLine(rule)}.${remedy === '' ? '' : ` The step ${makeHarmlessLine(remedy)}.`}`,
   );
   if (agent !== null)
     text += layOutPart(
@@ -130,7 +130,7 @@ function layOutOpinion(view: InspectView, opinion: StudentOpinion): string {
     text += layOutPart(
       view,
       'answer',
-      `Its answer would be ${makeHarmlessLine(kind)}, as in ${countOf(opinion.support, 'golden run')}.`,
+      `The student would answer with ${makeHarmlessLine(kind)}, as in ${countOf(opinion.support, 'golden run')}.`,
     );
   if (doubts !== null) text += layOutPart(view, 'doubts', describeDoubts(doubts));
   if (nearest !== null) text += layOutPart(view, 'nearest', makeHarmlessLine(describeNearest(nearest)));

@@ -52,7 +52,7 @@ export async function showLedger(
   for (const { day, agent, saved_usd } of rows)
     if (saved_usd !== null && saved_usd < 0)
       await io.out(
-        `${makeHarmlessLine(agent)} (${day}) cost ${describeDollars(-saved_usd)} more than it saved: late take-overs paid for cold caches, or its service is expensive\n`,
+        `the served steps of ${makeHarmlessLine(agent)} (${day}) cost ${describeDollars(-saved_usd)} more than they saved: late take-overs paid for cold caches, or the student's service is expensive\n`,
       );
   return EXIT.done;
 }

@@ -95,7 +95,7 @@ async function repeat(
       const nowMs = performance.now();
       if (toldMs === null || nowMs - toldMs >= TELL_AGAIN_MS) {
         toldMs = nowMs;
-        io.err(`understudy: ${makeHarmlessLine(describeFailure(thrown))}; tried again\n`);
+        io.err(`understudy: ${makeHarmlessLine(describeFailure(thrown))}; the command tries again\n`);
       }
     }
     await delay(LOOK_MS, undefined, { signal: stop }).catch(() => undefined);

@@ -47,10 +47,10 @@ const HELP = `Shows and controls the student in a directory that distill or loop
 Usage: understudy student list                               the versions that are kept
        understudy student show [VERSION]                     a version's figures, and each agent variant: state, name, what is refused and why
        understudy student ledger [--days]                    answers served, wrong answers and savings, by agent variant, also by day
-       understudy student publish [VERSION] [--share S]      puts it into service; default: the newest version
+       understudy student publish [VERSION] [--share S]      puts a version into service; default: the newest
        understudy student rollback [--to VERSION]            returns to an earlier version, and stays there
        understudy student rollback AGENT [--to VERSION]      returns only this agent variant to that version
-       understudy student suspend AGENT [--kind KIND]        sends its requests to the upstream until it is resumed
+       understudy student suspend AGENT [--kind KIND]        sends its requests to the upstream until resume
        understudy student resume AGENT [--kind KIND]         undoes a suspension, even one by an audit
        understudy student rename AGENT [NAME]                names an agent variant, for people; without NAME removes the name
        understudy student share --place PLACE                sends the serving version and your orders to PLACE until a signal comes
@@ -566,7 +566,10 @@ async function findAgent(place: Place, word: string, known: ReadonlySet<string>)
   const named = [...known].filter((agent) => names.get(agent) === word);
   const meant = named.length > 0 ? named : [...known].filter((agent) => agent.startsWith(word));
   if (meant.length === 1) return meant[0]!;
-  const several = `${meant.length} agents ${named.length > 0 ? 'have the name' : 'begin with'}`;
+  const several =
+    named.length > 0
+      ? `${meant.length} agents have the name`
+      : `${meant.length} agents have an id that begins with`;
   const why = meant.length === 0 ? 'there is no agent' : several;
   throw new OrderError(`${why} ${word.slice(0, 100)}; see understudy student show`);
 }

@@ -51,7 +51,9 @@ export async function runToken(argv: string[], io: CliIo): Promise<number> {
     throw new UsageError(`--hours takes a whole number from 1 to ${TOKEN_HOURS_MAX}`);
   const config = loadConfig({ listener: 'api' });
   if (config.auth.jwks_url !== null) {
-    io.err('understudy: AUTH_JWKS_URL is set: tokens come from the identity provider, not from here\n');
+    io.err(
+      'understudy: AUTH_JWKS_URL is set: tokens come from the identity provider, not from this command\n',
+    );
     return EXIT.failed;
   }
   const nowMs = Date.now();

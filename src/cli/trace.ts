@@ -156,7 +156,7 @@ export async function runTrace(
 function warnOfMissing({ forgotten, not_indexed }: RunChains, io: CliIo): void {
   if (forgotten > 0)
     io.err(
-      `warning: ${countOf(forgotten, 'earlier run')} left out, because one trace cannot hold more: use --run\n`,
+      `warning: ${countOf(forgotten, 'earlier run')} left out, because one trace cannot hold more: --run ID writes a single run\n`,
     );
   if (not_indexed > 0) io.err(`warning: ${describeNotIndexed(not_indexed)}\n`);
 }

@@ -38,7 +38,9 @@ it('backup --follow makes points until a signal ends it, and a restore returns t
     const again = join(folder, name);
     const { code, stdout, stderr } = await runHere(['restore', '--from', place, ...to], { DATA_DIR: again });
     expect([code, stderr]).toEqual([0, '']);
-    expect(stdout).toMatch(/^Restored and checked .+\nIt contains everything acknowledged before .+Z\.\n$/);
+    expect(stdout).toMatch(
+      /^Restored and checked .+\nThe restored data has everything acknowledged before .+Z\.\n$/,
+    );
     return (await readRows(again, 't'))[0]!;
   };
   expect(await restore('newest')).toBe('second');

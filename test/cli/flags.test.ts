@@ -77,7 +77,7 @@ describe.each(Object.entries(COMMANDS))('understudy %s', (_name, { run, text, wo
 
   it('refuses extra words', async () => {
     expect(await refusalOf(() => run(words))).toBe(
-      'extra belongs to no option: put its option before it, or leave it out',
+      'extra belongs to no option: leave the word out, or put its option in front',
     );
   });
 });

@@ -312,7 +312,9 @@ note     baseline
       loop(source);
       source.records.splice(1, 2);
     });
-    expect(out).toContain('golden   no\n         - x-svc-seq 2 to 3 missing\n           see writer.dropped');
+    expect(out).toContain(
+      'golden   no\n         - x-svc-seq 2 to 3 missing\n           send every call of a run through the gateway',
+    );
     expect(out).toContain('\n-- seq 2 to 3 missing --\n#4  seq 4');
     expect(out).toContain('does not continue the previous turn');
   });

@@ -237,8 +237,8 @@ describe('loop at an interval', () => {
     expect(status).toBe(0);
     expect(lines.map((line) => line.replace(/^\S+ /, ''))).toEqual([
       'failed: capture.mdb: cut off\n',
-      'failed: its process ended with a signal\n',
-      'failed: its process ended with 0\n',
+      'failed: the process of the round ended by a signal\n',
+      'failed: the process of the round ended with status 0, without a report\n',
       'published version 3 (5 golden of 6 runs, 2 read)\n',
     ]);
     expect(seen).toEqual(Array(4).fill(['--out', 'x', '--db', 'y', '--once', '--json']));

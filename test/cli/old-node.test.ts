@@ -42,7 +42,7 @@ it.each([
   expect(runOnOldNode(first.split(' ').slice(1), name)).toEqual({
     status: 1,
     stdout: '',
-    stderr: `understudy needs Node 22.18 or newer, and this is ${process.version}. To run it with a newer one:  npx -y -p node@22 ${again}\n`,
+    stderr: `understudy needs Node 22.18 or newer, and this is ${process.version}. To run understudy with a newer Node:  npx -y -p node@22 ${again}\n`,
   });
 });
 
@@ -52,7 +52,7 @@ for (const [at, folder] of workspaces.entries())
     expect(runOnOldNode(words, 'prepack', folder)).toEqual({
       status: 1,
       stdout: '',
-      stderr: `understudy needs Node 22.18 or newer, and this is ${process.version}. To run it with a newer one:  npx -y -p node@22 npm pack --workspaces\n`,
+      stderr: `understudy needs Node 22.18 or newer, and this is ${process.version}. To run understudy with a newer Node:  npx -y -p node@22 npm pack --workspaces\n`,
     });
   });
 
@@ -70,7 +70,7 @@ it.each([
   expect(runOnOldNode(words)).toEqual({
     status: 1,
     stdout: '',
-    stderr: `understudy needs Node 22.18 or newer, and this is ${process.version}. To run it with a newer one:  npx -y -p node@22 node ${words.join(' ')}\n`,
+    stderr: `understudy needs Node 22.18 or newer, and this is ${process.version}. To run understudy with a newer Node:  npx -y -p node@22 node ${words.join(' ')}\n`,
   });
 });
 
@@ -101,7 +101,7 @@ it('the error says how to install packages that `npm ci` left out', () => {
       status: 1,
       stdout: '',
       stderr:
-        'understudy needs packages that are not installed. This installs them:  npx -y -p node@22 npm ci\n',
+        'understudy needs packages that are not installed. To install the packages:  npx -y -p node@22 npm ci\n',
     });
     place('node_modules/zod/package.json', '{}');
     expect(run()).toMatchObject({ status: 0, stderr: '' });

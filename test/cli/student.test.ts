@@ -169,7 +169,7 @@ describe('agents', () => {
       agents: [{ state: 'serving' }, { state: 'serving', audited: [] }],
     });
     await refuse(1, 'there is no agent x', 'suspend', 'x');
-    await refuse(1, '2 agents begin with', 'suspend', '');
+    await refuse(1, '2 agents have an id that begins with', 'suspend', '');
   });
 
   it('are called by the first words of their prompts until they are renamed', async () => {
