@@ -132,7 +132,7 @@ export function findBackedUp(source: string, { name, bytes }: FileEntry): string
   const stat = lstatSync(path, { throwIfNoEntry: false });
   if (stat === undefined) throw new BackupError(`${name} is missing from the backup`);
   if (!stat.isFile()) throw new BackupError(`${name} in the backup is not a file`);
-  if (stat.size !== bytes) throw new BackupError(`${name} is not what was backed up`);
+  if (stat.size !== bytes) throw new BackupError(`${name} differs from what was backed up`);
   return path;
 }
 

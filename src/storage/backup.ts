@@ -45,12 +45,13 @@ export async function writeBackup(
   progress: BackupProgress,
   nowMs: number,
 ): Promise<BackupManifest> {
-  if (isThere(target)) throw new BackupError(`${target} exists already`);
+  if (isThere(target)) throw new BackupError(`${target} exists already: name a new folder`);
   for (const path of [join(data_dir, DATABASES[0]), capture_db]) refuseHalfRestored(path);
   // Throws if the folder cannot be read.
   const databases = findDatabases(data_dir);
   const hasCaptures = isThere(capture_db) || listSealed(capture_db).length > 0;
-  if (databases.length === 0 && !hasCaptures) throw new BackupError(`${data_dir} holds nothing to copy`);
+  if (databases.length === 0 && !hasCaptures)
+    throw new BackupError(`${data_dir} holds nothing to copy: set DATA_DIR to the folder of the service`);
   const partial = `${target}.partial`;
   rmSync(partial, { recursive: true, force: true });
   // The backup gets the same restrictive permissions as DATA_DIR.
@@ -158,7 +159,7 @@ async function explainingDamage<Value>(path: string, work: Promise<Value>): Prom
 function explainDamage(path: string, thrown: Error): BackupError {
   const message = thrown.message.replace(/^Error: /, '');
   const why = message.startsWith(path) ? message : `${path}: damaged (${message})`;
-  return new BackupError(`${why}. Take it from an earlier backup`);
+  return new BackupError(`${why}. Take the file from an earlier backup`);
 }
 
 function listFolder(path: string): string[] {

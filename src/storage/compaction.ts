@@ -36,7 +36,8 @@ export async function compactMarked(
   for (const path of files) {
     try {
       if (!(await hasDeletions(path))) continue;
-      if (statSync(path).size > maxBytes) put_off.push({ path, why: `it is larger than ${maxBytes} bytes` });
+      if (statSync(path).size > maxBytes)
+        put_off.push({ path, why: `the file is larger than ${maxBytes} bytes` });
       else done.push(await compactWithRoom(path));
     } catch (thrown) {
       put_off.push({ path, why: (thrown as Error).message });
@@ -65,9 +66,9 @@ export async function compactData(
     claim = await claimWriter(paths.main, { patience_ms: 0 });
     refuseHalfRestored(paths.main);
     if (existsSync(planPath(data_dir)))
-      throw new CompactionError(`${describePlan(data_dir)}: start it first`);
+      throw new CompactionError(`${describePlan(data_dir)}: start the service first`);
     if (!isThere(paths.main) && !isThere(paths.runs))
-      throw new CompactionError(`${data_dir} holds no databases`);
+      throw new CompactionError(`${data_dir} holds no databases: set DATA_DIR to the folder of the service`);
     await tryStores(paths);
     const done: Compacted[] = [];
     for (const path of [paths.main, paths.runs]) {
@@ -78,7 +79,7 @@ export async function compactData(
   } catch (thrown) {
     if (thrown instanceof WriterClaimedError)
       throw new CompactionError(
-        `${thrown.holder} serves from ${data_dir}: stop it first (SIGTERM), and start it again afterwards`,
+        `${thrown.holder} uses ${data_dir}: stop that process first (SIGTERM), and start it again afterwards`,
       );
     throw thrown;
   } finally {

@@ -39,11 +39,11 @@ export async function awaitOrderEnd(wait: OrderWait): Promise<void> {
     await pause(LOOK_MS);
     if (look % LOOKS_PER_CLAIM === 0 && (await finishAlone(wait))) return;
     const failure = file.isGiven() ? null : file.readFailure();
-    if (failure !== null) throw refuse(`${holder} cannot do it now (${failure}); it will try again`);
+    if (failure !== null) throw refuse(`${holder} cannot do that now (${failure}), and tries again later`);
     if (performance.now() < acceptedUntil || !file.isGiven()) continue;
     if (file.withdraw())
       throw refuse(
-        `${holder} writes to ${capture_db} and accepts no order: stop it first (SIGTERM), and start it again afterwards`,
+        `${holder} writes to ${capture_db} and accepts no order: stop that process first (SIGTERM), and start it again afterwards`,
       );
   }
 }

@@ -77,7 +77,7 @@ export async function rekeyCaptures(
         `stop the service and run understudy rekey --to the file of ${earlier.to} first`,
     );
   if (hasOrder(capture_db))
-    throw new RewriteError(`${capture_db}: an erasure is not finished; try again afterwards`);
+    throw new RewriteError(`${capture_db}: an erasure is not finished; try again when the erasure is`);
   await refuseOtherKey(capture_db, from);
   const before_bytes = measureFiles(capture_db);
   await carryOut(options, 'rekey', describeKeyChange(from, to), progress);
@@ -121,7 +121,7 @@ async function carryOut(
       capture_db,
       holder,
       accept_ms: options.accept_ms,
-      onLook: () => progress(`${capture_db}: ${holder} writes it anew`, 0, 0),
+      onLook: () => progress(`${capture_db}: ${holder} rewrites the files`, 0, 0),
       carryOut: () => carryOutAlone(options, kind),
       refuse: (words) => new RewriteError(words),
     });

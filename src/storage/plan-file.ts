@@ -16,5 +16,5 @@ export function planPath(dataDir: string): string {
 
 /** Returns the reason why the data can be neither read nor written now. */
 export function describePlan(dataDir: string): string {
-  return `the data in ${dataDir} is being rewritten (understudy rekey, understudy erase), or the rewriting was interrupted and the next start completes or undoes it`;
+  return `the data in ${dataDir} is being rewritten (understudy rekey, understudy erase), or the rewriting was interrupted and the next start of the service completes or undoes the rewriting`;
 }

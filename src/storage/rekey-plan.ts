@@ -2,7 +2,7 @@
  * The plan of a change of the data key or an erasure, in DATA_DIR/rekey.json. If the change is interrupted, the next
  * start or command finishes or undoes it. Main thread.
  * In state `writing`, all new files are written beside the old ones. Then one rename sets the state to `written`.
- * From there on, the new files replace the old ones, which needs no key and can be repeated from the start.
+ * From then on, the new files replace the old ones. That needs no key, and can be repeated from the start.
  * The plan contains paths that are replaced and removed, so it is checked before it is written and after it is read:
  * it may contain only what a change of the key or an erasure creates, in DATA_DIR and beside the capture database.
  */
@@ -49,7 +49,7 @@ function readPlan(place: PlanPlace): RekeyPlan | null {
   try {
     plan = planSchema.parse(JSON.parse(readFileSync(path, 'utf8')));
   } catch (cause) {
-    throw refuse(`${path} cannot be read: restore a backup, or find out what has changed it`, cause);
+    throw refuse(`${path} cannot be read: restore a backup, or find out what has changed the file`, cause);
   }
   checkPlan(place, plan);
   return plan;
@@ -85,7 +85,7 @@ function checkPlan(place: PlanPlace, { claims, moves, removals }: RekeyPlan): vo
   if (strange === undefined) return;
   throw refuse(
     `${planPath(data_dir)} names ${JSON.stringify(strange)}, which is neither of DATA_DIR ${data_dir} nor of the ` +
-      `capture database ${capture_db}: name the database that it was written for with --db, or find out what has changed the plan`,
+      `capture database ${capture_db}: name with --db the database for which the plan was written, or find out what has changed the plan`,
     null,
   );
 }

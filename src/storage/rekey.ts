@@ -96,7 +96,7 @@ export async function rekeyData(options: RekeyOptions, progress: RekeyProgress):
     for (const path of [main, capture_db]) refuseHalfRestored(path);
     if (hasOrder(capture_db))
       throw new RekeyError(
-        `${capture_db}: an erasure is not finished: start the service or understudy erase first`,
+        `${capture_db}: an erasure is not finished: first start the service, or run understudy erase`,
       );
     const toId = openDataKey(to)?.id ?? null;
     refuseOtherChange(capture_db, toId);
@@ -109,7 +109,7 @@ export async function rekeyData(options: RekeyOptions, progress: RekeyProgress):
   } catch (thrown) {
     if (thrown instanceof WriterClaimedError)
       throw new RekeyError(
-        `${thrown.holder} serves from there: stop it first (SIGTERM), and start it with the new key. Only captures can be changed while it runs (--captures)`,
+        `${thrown.holder} uses the databases: stop that process first (SIGTERM), and start the service afterwards with the new key. While the service runs, only captures can get a new key (--captures)`,
       );
     throw thrown;
   } finally {
@@ -122,7 +122,7 @@ function refuseOtherChange(captureDb: string, toId: string | null): void {
   const change = readKeyChange(captureDb);
   if (change === null || change.to === toId) return;
   throw new RekeyError(
-    `${captureDb} was changed to key ${change.to} while the service ran: change the rest to that key first`,
+    `${captureDb} was changed to key ${change.to} while the service ran: first change the rest to that key`,
   );
 }
 
@@ -153,7 +153,7 @@ class Rekeying {
     const files = attachmentsFolder(capture_db);
     const hasFiles = isThere(files);
     if (stores.length + allCaptures.length === 0)
-      throw new RekeyError(`${data_dir} holds nothing to encrypt`);
+      throw new RekeyError(`${data_dir} holds nothing to encrypt: set DATA_DIR to the folder of the service`);
     const move = (path: string) => ({ from: `${path}${PART}`, to: path });
     const all = [...stores, ...captures];
     const plan: RekeyPlan = {
@@ -179,7 +179,7 @@ class Rekeying {
     if (absent > 0)
       throw new RekeyError(
         `the bodies of ${countOf(absent, 'capture file')} are in a bucket, where they keep their key: start the service with ` +
-          'CAPTURE_LOCAL_KEEP=all until /__gw/stats says offloaded_files 0, and repeat this',
+          'CAPTURE_LOCAL_KEEP=all until /__gw/stats says offloaded_files 0, then run the command again',
       );
     this.#of = all.reduce((sum, path) => sum + statSync(path).size, 0) + measureFolder(files);
     this.#tell('rekey.json', 0);
@@ -223,7 +223,7 @@ class Rekeying {
     const unfinished = listSealed(capture_db).find(({ sealing }) => sealing);
     if (unfinished !== undefined)
       throw new RekeyError(
-        `${unfinished.path} could not be sealed: start the service until this file is gone, and repeat this`,
+        `${unfinished.path} could not be sealed: run the service until this file is gone, then run the command again`,
       );
   }
 

@@ -42,7 +42,7 @@ export function refuseHalfRestored(db: string): void {
   if (!existsSync(path)) return;
   const words =
     `a restore into ${dirname(db)} is not complete (${path}): run understudy restore again, which starts over, ` +
-    'or wait for the one that is running';
+    'or wait for the restore that is running';
   throw Object.assign(new Error(words), { code: 'ESTORES' });
 }
 

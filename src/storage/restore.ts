@@ -87,12 +87,14 @@ function removeRemains(into: BackupSource): void {
     if (marker.data_dir !== into.data_dir || marker.capture_db !== into.capture_db)
       throw new BackupError(
         `a restore into ${marker.data_dir} with the capture database ${marker.capture_db} is not complete: ` +
-          'run it again with that DATA_DIR and --db first',
+          'first run that restore again, with the same DATA_DIR and --db',
       );
     files = fileEntries.parse(marker.files.map((file) => ({ ...file, bytes: 0 })));
   } catch (thrown) {
     if (thrown instanceof BackupError) throw thrown;
-    throw new BackupError(`${into.data_dir} holds the marker of a restore that cannot be read`);
+    throw new BackupError(
+      `the marker of an earlier restore into ${into.data_dir} cannot be read: choose a new DATA_DIR`,
+    );
   }
   removeFiles(files.map((file) => placeOf(file, into)));
   removeMarkers(into);
@@ -183,7 +185,7 @@ function describePresent(path: string): string {
 const MAPPED: ReadonlySet<FileEntry['kind']> = new Set(['database', 'capture', 'sealed']);
 
 async function verifyFile(path: string, { name, kind, rows, sha256 }: FileEntry): Promise<void> {
-  if (digestFile(path) !== sha256) throw new BackupError(`${name} is not what was backed up`);
+  if (digestFile(path) !== sha256) throw new BackupError(`${name} differs from what was backed up`);
   if (!MAPPED.has(kind)) return;
   try {
     // LMDB would crash the process if the file is not a database.

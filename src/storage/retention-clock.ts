@@ -167,7 +167,7 @@ export function describeVerdict({ verdict }: Pick<ClockJudgement, 'verdict'>): s
     case 'ahead':
       return 'the clock is further ahead of the last accepted pass than the uptime of this machine explains: deletion by age stops one day after that pass until the clock is confirmed';
     case 'behind':
-      return 'the clock is behind the last accepted pass: deletion by age follows it, and notices no jump ahead before the time of that pass until the clock is confirmed';
+      return 'the clock is behind the last accepted pass: deletion by age follows the clock, and notices no jump ahead before the time of that pass until the clock is confirmed';
     case 'unknown':
       return 'the note of the last accepted pass cannot be read: nothing is deleted by age until the clock is confirmed';
   }

@@ -39,7 +39,7 @@ export class WriterClaimedError extends Error {
   readonly holder: string;
 
   constructor(path: string, holder: string) {
-    super(`${path}: ${holder} is writing to it, and a database takes one writer`);
+    super(`${path}: ${holder} is writing to this database, which takes one writer`);
     this.name = 'WriterClaimedError';
     this.holder = holder;
   }

@@ -59,7 +59,10 @@ it('understudy compact is refused while a service runs, and without a database',
   const compact = () => runHere(['compact'], { DATA_DIR: folder });
   expect(await compact()).toMatchObject({ code: 1, stderr: expect.stringContaining('holds no databases') });
   const claim = await claimWriter(join(folder, 'main.mdb'), { patience_ms: 0 });
-  expect(await compact()).toMatchObject({ code: 1, stderr: expect.stringContaining('stop it first') });
+  expect(await compact()).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining('stop that process first'),
+  });
   // A box that shares its database has nothing to compact, whether it runs or not.
   writeFileSync(join(folder, 'shared.mdb'), '');
   expect((await compact()).stderr).toContain('shares a PostgreSQL database');

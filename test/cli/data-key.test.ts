@@ -102,7 +102,7 @@ it('commands refuse another data key, a missing one, and a key for unencrypted d
   picture = await unsealed.use(CANARY);
   expect(await unsealed.try('rekey', '--to', DATA_KEY_FILE)).toMatchObject({
     code: 1,
-    stderr: expect.stringMatching(/^understudy: process \d+ serves from there: stop it first/),
+    stderr: expect.stringMatching(/^understudy: process \d+ uses the databases: stop that process first/),
   });
   expect(await unsealed.stop()).toBe(0);
   const out = (name: string) => join(folder, name);

@@ -25,7 +25,7 @@ it('a capture database is refused while another process writes to it', async () 
   expect({ code, stdout }).toEqual({ code: 1, stdout: '' });
   expect(stderr).toBe(
     `understudy: the capture database ${join(folder, 'capture.mdb')} cannot be opened: process ${first.process.pid} ` +
-      'is writing to it, and a database takes one writer. Correct that, name another file with --db, or set ' +
+      'is writing to this database, which takes one writer. Correct the cause, name another file with --db, or set ' +
       'GW_CAPTURE=off to forward without capture\n',
   );
   await first.kill();

@@ -79,7 +79,7 @@ describe('a start that fails', () => {
     ]);
     expect(code).toBe(1);
     expect(line).toBe(
-      `understudy: ${main}/main.mdb cannot be opened: ${main} is not a folder; DATA_DIR sets its folder`,
+      `understudy: ${main}/main.mdb cannot be opened: ${main} is not a folder; DATA_DIR names the folder`,
     );
   });
 
@@ -202,7 +202,7 @@ describe('a start that fails', () => {
       [pipe]: /not a file/,
       [join(file, 'below.mdb')]: /notes\.txt is not a folder/,
       // No user can create files there, whatever their permissions.
-      '/proc/capture.mdb': /nothing can be written beside it/,
+      '/proc/capture.mdb': /nothing can be written into its folder/,
       '/proc/understudy/capture.mdb': /nothing can be made in \/proc\./,
     };
     for (const [db, reason] of Object.entries(reasons)) {

@@ -129,7 +129,7 @@ describe('a backup', () => {
     await writeBackup(source, join(folder, 'copy'), quiet, NOW);
     appendFileSync(join(folder, 'copy', 'secrets', 'jwt'), '!');
     await expect(restoreBackup(join(folder, 'copy'), target, quiet)).rejects.toThrow(
-      'secrets/jwt is not what was backed up',
+      'secrets/jwt differs from what was backed up',
     );
     // A service cannot start from the remains, and the next attempt finds an empty destination.
     expect(existsSync(join(target.data_dir, 'main.mdb'))).toBe(false);
@@ -145,7 +145,7 @@ describe('a backup', () => {
     bytes[bytes.indexOf('value 17')]! ^= 1;
     writeFileSync(file, bytes);
     await expect(restoreBackup(join(folder, 'copy'), target, quiet)).rejects.toThrow(
-      'main.mdb is not what was backed up',
+      'main.mdb differs from what was backed up',
     );
     expect(statSync(join(folder, 'copy')).mode & 0o777).toBe(0o700);
   });

@@ -112,11 +112,11 @@ describe('an error says what to do:', () => {
   it.each([
     [404, 'NoSuchBucket', /^there is no bucket understudy-tests at http/],
     [403, 'AccessDenied', /no right to s3:PutObject in s3:\/\/understudy-tests \(AccessDenied\)/],
-    [403, 'RequestTimeTooSkewed', /refuses this machine's clock: set it/],
+    [403, 'RequestTimeTooSkewed', /refuses the clock of this machine: set the clock/],
     [403, 'InvalidAccessKeyId', /does not accept the credentials \(InvalidAccessKeyId\)/],
     [403, 'SignatureDoesNotMatch', /does not accept the credentials/],
-    [400, 'AuthorizationHeaderMalformed', /is in another region: name it with region=/],
-    [503, 'SlowDown', /cannot be reached \(SlowDown\)/],
+    [400, 'AuthorizationHeaderMalformed', /is in another region: name that region with region=/],
+    [503, 'SlowDown', /cannot serve the request now \(status 503, SlowDown\)/],
     [400, 'EntityTooLarge', /it says no \(EntityTooLarge\)/],
   ])('%i %s', { tags: 'long' }, async (status, code, words) => {
     const thrown = await refusal(bucketAt(await startFakeS3(() => [status, refuseWith(code)])));

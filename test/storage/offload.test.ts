@@ -338,8 +338,8 @@ it('data removed by age is removed from the bucket', { tags: 'long' }, async () 
 it.each([
   ['AccessDenied', 403, /no right to s3:\w+ in s3:/],
   ['SignatureDoesNotMatch', 403, /does not accept the credentials/],
-  ['AuthorizationHeaderMalformed', 400, /is in another region: name it with region=/],
-  ['RequestTimeTooSkewed', 403, /refuses this machine's clock/],
+  ['AuthorizationHeaderMalformed', 400, /is in another region: name that region with region=/],
+  ['RequestTimeTooSkewed', 403, /refuses the clock of this machine/],
 ])(
   'captures stay on the disk if the bucket answers %s, and the state says why in one line',
   { tags: 'long' },

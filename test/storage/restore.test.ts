@@ -241,7 +241,7 @@ describe('a killed restore', () => {
     held.files.push({ name: 'rekey.json', kind: 'secret' });
     writeFileSync(marker, JSON.stringify(held));
     await expect(restoreBackup(copy, target, quiet)).rejects.toThrow(
-      'marker of a restore that cannot be read',
+      'marker of an earlier restore into',
     );
     expect(readFileSync(kept, 'utf8')).toBe('mine');
   });

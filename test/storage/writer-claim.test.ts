@@ -24,7 +24,7 @@ describe('the claim on a database', () => {
     const first = await claim(path);
     const refused = claim(path, { patience_ms: 60_000 });
     await expect(refused).rejects.toThrow(WriterClaimedError);
-    await expect(refused).rejects.toThrow(`${path}: process ${process.pid} is writing to it`);
+    await expect(refused).rejects.toThrow(`${path}: process ${process.pid} is writing to this database`);
     await first.release();
     await claim(path);
   });
@@ -93,7 +93,9 @@ describe('the claim on a database', () => {
     const holder = createServer((socket) => void socket.on('error', () => {}).destroy());
     await new Promise<void>((resolve) => holder.listen(claimAddress(path)!, resolve));
     onTestFinished(() => void holder.close());
-    await expect(claim(path, { patience_ms: 60_000 })).rejects.toThrow('another process is writing to it');
+    await expect(claim(path, { patience_ms: 60_000 })).rejects.toThrow(
+      'another process is writing to this database',
+    );
   });
 
   it('is not waited for after the patience is over or after an abort', async () => {

@@ -33,7 +33,7 @@ async function refusal(env: Record<string, string>, run: RunCommand = runHere): 
 }
 
 it('without the tables, the refusal names the command that makes them', async () => {
-  expect(await refusal({ AUTH_DB_URL: empty }, runCli)).toContain('understudy migrate makes them');
+  expect(await refusal({ AUTH_DB_URL: empty }, runCli)).toContain('run understudy migrate');
 });
 
 it('the service does not start with a wrong password, or without a server', async () => {

@@ -46,7 +46,8 @@ export function explainS3(thrown: unknown, place: BucketPlace, right: string): S
   const status = failure.$metadata?.httpStatusCode ?? 0;
   const server = place.endpoint ?? 'AWS';
   const refuse = (words: string) => new StoreError(words, { cause: thrown });
-  if (CLOCK.has(name)) return refuse(`${server} refuses this machine's clock: set it to the present time`);
+  if (CLOCK.has(name))
+    return refuse(`${server} refuses the clock of this machine: set the clock to the present time`);
   if (name === 'NoSuchBucket') return refuse(`there is no bucket ${place.bucket} at ${server}`);
   if (name === 'CredentialsProviderError')
     return refuse(
@@ -54,7 +55,7 @@ export function explainS3(thrown: unknown, place: BucketPlace, right: string): S
     );
   if (WRONG_CREDENTIALS.has(name)) return refuse(`${server} does not accept the credentials (${name})`);
   if (WRONG_REGION.has(name) || status === 301)
-    return refuse(`the bucket ${place.bucket} is in another region: name it with region=`);
+    return refuse(`the bucket ${place.bucket} is in another region: name that region with region=`);
   if (/Region is missing/.test(failure.message)) return refuse('name the region of the bucket with region=');
   if (status === 401 || status === 403)
     return refuse(`the credentials have no right to ${right} in ${place.name} (${name})`);
@@ -62,7 +63,8 @@ export function explainS3(thrown: unknown, place: BucketPlace, right: string): S
     return refuse(
       `the certificate of ${server} is not trusted (${code}): NODE_EXTRA_CA_CERTS names a file of further authorities`,
     );
-  const isAway = NETWORK.has(code) || NETWORK.has(name) || status >= 500 || status === 429;
-  if (isAway) return refuse(`${server} cannot be reached (${code})`);
+  if (NETWORK.has(code) || NETWORK.has(name)) return refuse(`${server} cannot be reached (${code})`);
+  if (status >= 500 || status === 429)
+    return refuse(`${server} cannot serve the request now (status ${status}, ${name})`);
   return refuse(`${place.name}: ${failure.message.split('\n', 1)[0]} (${name})`);
 }

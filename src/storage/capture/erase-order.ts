@@ -69,7 +69,10 @@ export function acceptOrder(db: string, dataKey: Uint8Array | null): EraseOrder 
     const plain = openDataKey(dataKey)?.sealer(PURPOSE).open(bytes, Buffer.from(PURPOSE)) ?? bytes;
     return orderSchema.parse(JSON.parse(plain.toString()));
   } catch (cause) {
-    throw new Error(`${file.accepted} cannot be read: erase again what it named, then remove it`, { cause });
+    throw new Error(
+      `${file.accepted} cannot be read: erase again what the file named, then remove the file`,
+      { cause },
+    );
   }
 }
 

@@ -361,7 +361,7 @@ export function openCaptureEnv(
   refuseHalfRestored(path);
   if (mode === 'write') restoreCheckpoint(path);
   else if (needsRestore(path)) {
-    const why = 'the machine stopped while it was written: start the service once, which restores it';
+    const why = 'the machine stopped while the file was written: start the service once to restore the file';
     throw new CaptureFileError('damaged', path, why);
   }
   checkCaptureHead(path);

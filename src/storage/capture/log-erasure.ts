@@ -174,7 +174,11 @@ export class LogErasure {
     const log = this.#log;
     if (last_id < this.#first) return;
     if (sealing)
-      throw new CaptureFileError('unreadable', path, 'it is not sealed yet: rotate, then erase again');
+      throw new CaptureFileError(
+        'unreadable',
+        path,
+        'not sealed yet: POST /__gw/rotate on the gateway, then erase again',
+      );
     if (!existsSync(path)) return;
     if (!(await this.#isMeant(file))) return;
     chmodSync(path, 0o600);

@@ -148,7 +148,12 @@ async function putInPlace(
 }
 
 function refuseUnsealed({ path, sealing }: SealedFile): void {
-  if (sealing) throw new CaptureFileError('unreadable', path, 'it is not sealed yet: rotate, then try again');
+  if (sealing)
+    throw new CaptureFileError(
+      'unreadable',
+      path,
+      'not sealed yet: POST /__gw/rotate on the gateway, then try again',
+    );
 }
 
 class KeyRewrite {
@@ -164,7 +169,8 @@ class KeyRewrite {
     writeKeyChange(log.path, change);
     this.#keys = readCaptureKeys(log.path, log.data_key);
     const [to, from] = this.#keys.all;
-    if (to == null || from == null) throw new Error(`${log.path}: it has another key than the one to change`);
+    if (to == null || from == null)
+      throw new Error(`${log.path}: the file has another key than the one to replace`);
     this.#old = new DataKey(from);
     this.#new = new DataKey(to);
   }

@@ -54,6 +54,6 @@ export function acceptRewriteOrder(db: string, kind: RewriteKind): KeyChange | n
   try {
     return keyChangeSchema.parse(JSON.parse(String(bytes)));
   } catch (cause) {
-    throw new Error(`${file.accepted} cannot be read: remove it, and give the command again`, { cause });
+    throw new Error(`${file.accepted} cannot be read: remove the file, and run the command again`, { cause });
   }
 }

@@ -202,7 +202,7 @@ export function checkRoom(path: string): void {
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     const why = isFull(code) ? describeRefusal(error) : code;
-    throw new Error(`nothing can be written beside it (${why})`, { cause: error });
+    throw new Error(`nothing can be written into its folder (${why})`, { cause: error });
   } finally {
     rmSync(probe, { force: true });
   }

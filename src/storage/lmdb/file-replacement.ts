@@ -35,7 +35,7 @@ export class FileReplacedError extends Error {
 export function refuseReplacement(path: string): void {
   const folder = dirname(path);
   if (existsSync(planPath(folder)))
-    throw new FileReplacementError(`${describePlan(folder)}: try again when it is done`);
+    throw new FileReplacementError(`${describePlan(folder)}: try again when that is done`);
   if (existsSync(draftPath(path)))
     throw new FileReplacementError(
       `${path} is being rewritten, or the rewriting was interrupted: try again later, or start the service`,

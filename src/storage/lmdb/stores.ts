@@ -102,7 +102,7 @@ export function openMain({ main: path, data_key }: DatabasePaths): LmdbTables {
     return new LmdbTables(path, 'disk', data_key, false);
   } catch (thrown) {
     if (thrown instanceof DataKeyError || thrown instanceof FileReplacementError) throw thrown;
-    throw refuse(`${path} cannot be opened: ${reasonOf(thrown)}; DATA_DIR sets its folder`, thrown);
+    throw refuse(`${path} cannot be opened: ${reasonOf(thrown)}; DATA_DIR names the folder`, thrown);
   }
 }
 
@@ -114,7 +114,7 @@ export function refuseShared(dataDir: string): void {
   if (!existsSync(viewPath(dataDir))) return;
   throw refuse(
     `${dataDir} belongs to a box that shares a PostgreSQL database with others, and has no main.mdb: docs/scale.md says what ` +
-      'works there, and AUTH_DB_URL names the database',
+      'works on such a box, and AUTH_DB_URL names the database',
     undefined,
   );
 }
@@ -134,7 +134,7 @@ export function checkDatabase(path: string): void {
   } catch (thrown) {
     if (thrown instanceof FileHeadError && thrown.code === 'unreadable')
       throw refuse(`${path} cannot be opened: ${reasonOf(thrown.cause)}`, thrown);
-    throw refuse(`${path} is not a database, or is damaged: restore a backup, or move it away`, thrown);
+    throw refuse(`${path} is not a database, or is damaged: restore a backup, or move the file away`, thrown);
   }
 }
 

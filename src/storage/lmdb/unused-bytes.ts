@@ -153,7 +153,7 @@ class UnusedBytes {
       }
       if (performance.now() > until)
         throw new EarlierReaderError(
-          `${this.#path}: another process has been reading an earlier state of it for ${READERS_MS / 1_000} s`,
+          `${this.#path}: another process has been reading an earlier state of the file for ${READERS_MS / 1_000} s`,
         );
       await pause(READERS_LOOK_MS);
     }

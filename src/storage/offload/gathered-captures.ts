@@ -63,7 +63,7 @@ export class GatheredCaptures {
       claim = await claimWriter(join(folder, 'gathered'), { patience_ms: 0 });
     } catch (thrown) {
       if (!(thrown instanceof WriterClaimedError)) throw thrown;
-      return { failure: `${thrown.holder} reads the bucket into ${folder}`, gateways: {} };
+      return { failure: `${thrown.holder} reads the bucket into ${folder} at the same time`, gateways: {} };
     }
     try {
       return await this.#follow(check);

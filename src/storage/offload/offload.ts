@@ -132,8 +132,8 @@ export class Offload {
     if (note !== null && options.place !== null && note.place !== options.place) {
       if (note.files.length > 0)
         throw new Error(
-          `CAPTURE_BUCKET_URL names another place than ${note.place}, where captures of ${options.path} are: name that one, or copy ` +
-            `captures/${note.gateway}/ to the new place and write it into ${options.path}.bucket`,
+          `CAPTURE_BUCKET_URL names another place than ${note.place}, where captures of ${options.path} are: name that place, or copy ` +
+            `captures/${note.gateway}/ to the new place and write the new place into ${options.path}.bucket`,
         );
       note.place = options.place;
     }
@@ -524,8 +524,8 @@ export class Offload {
     }
     if (nonces.includes(nonce)) return nonce;
     throw new StoreError(
-      `another service writes captures as ${gateway} to ${place}: a DATA_DIR was copied. Stop one of them, and remove ` +
-        `${this.#options.path}.bucket from the copy`,
+      `another service writes captures as ${gateway} to ${place}: a DATA_DIR was copied. Stop one of the two services, and ` +
+        `remove ${this.#options.path}.bucket from the copy`,
     );
   }
 

@@ -56,7 +56,8 @@ function cacheName(object: string): string {
 export function readOffloadedBlock(env: CaptureEnv, path: string, place: PackPlace): Buffer {
   const content = readOffloadedFile(env);
   const pack = content?.packs[place.pack];
-  if (content === null || pack === undefined) throw new RangeError('it does not say where the block is');
+  if (content === null || pack === undefined)
+    throw new RangeError('the file does not say where the block is');
   return readPack(path, packName(content, place.pack), pack, place);
 }
 
@@ -74,7 +75,7 @@ export function readOffloadedAttachment(env: CaptureEnv, path: string, name: str
   for (let at = place.offset; at < place.offset + place.bytes; ) {
     const number = Math.floor(at / ATTACHMENT_PACK_BYTES);
     const pack = content.attachments?.[number];
-    if (pack === undefined) throw new RangeError('it does not say where the attachment is');
+    if (pack === undefined) throw new RangeError('the file does not say where the attachment is');
     const offset = at - number * ATTACHMENT_PACK_BYTES;
     const bytes = Math.min(place.offset + place.bytes - at, ATTACHMENT_PACK_BYTES - offset);
     parts.push(readPack(path, attachmentPackName(content, number), pack, { offset, bytes }));

@@ -57,7 +57,7 @@ export class Blobs {
             : await this.#add({ name, kind }, source, stop);
         // An erasure may have changed the file in place.
         if (statSync(path).mtimeMs !== mtimeMs)
-          throw new BackupError(`${path} was changed while it was read: the next point has it`);
+          throw new BackupError(`${path} was changed while it was read: the next point has the change`);
         if (source.stamp !== null) known.set(path, { stamp: source.stamp, entry });
         entries.push(entry);
       } finally {
@@ -114,7 +114,7 @@ export class Blobs {
     if (table.digest(source.bytes) !== digest) {
       // The file was changed after its digest was computed.
       await this.#store.remove(Array.from({ length: pieces }, (_, piece) => `${layer}/${piece}`));
-      throw new BackupError('a file was changed while it was read: the next point has it');
+      throw new BackupError('a file was changed while it was read: the next point has the change');
     }
     await this.#store.put(`${layer}/done`, Buffer.from(String(pieces)));
     return pieces;

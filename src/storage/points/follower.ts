@@ -91,7 +91,10 @@ export class Follower {
     keepMs: number,
     nowMs: number,
   ): Promise<Follower> {
-    if (!isThere(source.data_dir)) throw new BackupError(`there is no ${source.data_dir}`);
+    if (!isThere(source.data_dir))
+      throw new BackupError(
+        `there is no folder ${source.data_dir}: set DATA_DIR to the folder of the service`,
+      );
     const key = openDataKey(source.data_key ?? null);
     const folder = spoolFolder(source.data_dir, store.name);
     const claim = await claimPlace(folder);
@@ -177,7 +180,7 @@ export class Follower {
     for (const path of [join(data_dir, DATABASES[0]), capture_db]) refuseHalfRestored(path);
     if (existsSync(planPath(data_dir))) throw new BackupError(describePlan(data_dir));
     if (hasOrder(capture_db))
-      throw new BackupError(`${capture_db}: exchanges are being erased; the next point follows afterwards`);
+      throw new BackupError(`${capture_db}: exchanges are being erased; the next point is made afterwards`);
     const fromMs = now();
     const files = new Map<string, LayeredFile>();
     const entries: PointFile[] = [];
@@ -211,7 +214,7 @@ export class Follower {
       return captures.sealed;
     });
     if (entries.length === 0 && sealed.length === 0)
-      throw new BackupError(`${data_dir} holds nothing to copy`);
+      throw new BackupError(`${data_dir} holds nothing to copy: set DATA_DIR to the folder of the service`);
     const { list, gone } = await this.#blobs.addAttachments(attachmentsFolder(capture_db), stop);
     await writeRemoval(this.#store, this.#objects, atMs, this.#lineage, gone);
     this.#blobs.noteGone(gone);
@@ -297,7 +300,9 @@ async function claimPlace(folder: string): Promise<WriterClaim> {
     return await claimWriter(folder, { patience_ms: 0 });
   } catch (thrown) {
     if (!(thrown instanceof WriterClaimedError)) throw thrown;
-    throw new BackupError(`${thrown.holder} follows to this place already`);
+    throw new BackupError(
+      `${thrown.holder} follows to this place already: stop that process, or name another place`,
+    );
   }
 }
 

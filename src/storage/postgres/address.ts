@@ -78,10 +78,10 @@ export function explainDatabase(
   const { message, code = '', severity } = thrown as { message: string; code?: string; severity?: string };
   const refuse = (words: string) => new TruthRefusedError(words, { cause: thrown });
   if (code === '28P01' || code === '28000')
-    return refuse(`${name} does not accept the user ${user} or its password`);
+    return refuse(`${name} does not accept the user ${user} or the password`);
   if (code === '3D000') return refuse(`${name}: there is no such database`);
   if (code === '3F000' || code === '42P01' || code === '42883')
-    return refuse(`${name} has no tables of this program: understudy migrate makes them`);
+    return refuse(`${name} has no tables of this program: run understudy migrate`);
   if (code === '42501') return refuse(`${name}: the user ${user} lacks a right (${firstLine(message)})`);
   if (UNTRUSTED.test(code))
     return refuse(
@@ -89,7 +89,7 @@ export function explainDatabase(
     );
   if (/does not support SSL/.test(message))
     return refuse(
-      `${name} offers no TLS: set it up there, or add sslmode=disable in a network that you trust`,
+      `${name} offers no TLS: set up TLS there, or add sslmode=disable in a network that you trust`,
     );
   const said = `${firstLine(message)} (${code})`;
   if (severity !== undefined && !PASSING.test(code)) return refuse(`${name}: ${said}`);

@@ -37,7 +37,9 @@ export class DatabaseConnection {
     await checkSchema(this.client);
     const { identity } = (await this.client.query('SELECT identity FROM understudy.state')).rows[0];
     if (identity !== this.#identity)
-      throw new TruthRefusedError(`${this.#address.name} has been replaced by another database: start again`);
+      throw new TruthRefusedError(
+        `${this.#address.name} has been replaced by another database: start the process again`,
+      );
     // Otherwise the planner assumes that a new table is small, and scans all of it, with its dead row versions.
     await this.client.query('SET enable_seqscan = off');
     // Before version 18, PostgreSQL estimates plans as so expensive while `enable_seqscan` is off that it compiles each

@@ -44,13 +44,13 @@ export async function checkSchema(client: Client): Promise<void> {
   refuseNewer(version);
   if (version < SCHEMA_VERSION)
     throw new TruthRefusedError(
-      `the database's schema is version ${version}, and this program needs ${SCHEMA_VERSION}: understudy migrate`,
+      `the database's schema is version ${version}, and this program needs ${SCHEMA_VERSION}: run understudy migrate`,
     );
 }
 
 function refuseNewer(version: number): void {
   if (version > SCHEMA_VERSION)
     throw new TruthRefusedError(
-      `the database's schema is version ${version}, and this program knows ${SCHEMA_VERSION}: install the newer program`,
+      `the database's schema is version ${version}, and this program knows ${SCHEMA_VERSION}: install a newer version of the program`,
     );
 }

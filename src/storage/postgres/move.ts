@@ -92,7 +92,7 @@ export async function fillDatabase(
     const { rows } = await client.query(READ_STATE);
     if (main !== null && (rows[0].position !== '0' || rows[0].has_rows))
       throw new TruthRefusedError(
-        `${name} has rows already, which are not of a move from this DATA_DIR: name a database without rows`,
+        `${name} has rows already, which are not of a move from this DATA_DIR: set AUTH_DB_URL to a database without rows`,
       );
     await client.query(MOVE_ON);
     const filling = new Filling(client, new RowSealing(key, identity), name, { id, joins: main === null });
@@ -335,7 +335,10 @@ async function readAll<Row extends object>(
 export async function refuseBoxes(text: string): Promise<void> {
   await withClient(text, async (client, { name }) => {
     const count = Number((await client.query(BOXES)).rows[0].n);
-    if (count > 0) throw new TruthRefusedError(`${name}: ${count} boxes use it, stop them first`);
+    if (count > 0)
+      throw new TruthRefusedError(
+        `${name}: stop the boxes that use this database first (${count} connections)`,
+      );
   });
 }
 

@@ -218,7 +218,9 @@ function findInSegment(segment: SegmentReader, { words, is_prefix }: TextTerm): 
     if (!is_prefix || at < words.length - 1) return segment.find(word);
     const found = segment.findPrefix(word, PREFIX_WORDS);
     if (found === null)
-      throw new TextQueryError(`More than ${PREFIX_WORDS} words begin with ${word}: search for a longer one`);
+      throw new TextQueryError(
+        `More than ${PREFIX_WORDS} words begin with ${word}: search for a longer beginning`,
+      );
     return found;
   });
   lists.sort((a, b) => a.length - b.length);

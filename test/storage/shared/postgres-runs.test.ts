@@ -128,7 +128,7 @@ it('a database of version 1 is migrated with its readers, and programs of anothe
     await client.query(`DROP ROLE ${user}`);
     await client.end();
   });
-  const line = `the database's schema is version 1, and this program needs ${SCHEMA_VERSION}: understudy migrate`;
+  const line = `the database's schema is version 1, and this program needs ${SCHEMA_VERSION}: run understudy migrate`;
   await expect(PostgresTruth.connect(address)).rejects.toThrow(line);
   await expect(checkDatabase(address)).rejects.toThrow(line);
   expect(await migrateDatabase(address)).toEqual({ from: 1, to: SCHEMA_VERSION });

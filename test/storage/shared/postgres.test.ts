@@ -245,11 +245,11 @@ describe('a database', () => {
     const wrong = new URL(empty);
     wrong.password = 'hunter2';
     expect(await refuse(wrong.href)).toMatch(
-      /^TruthRefusedError: .* does not accept the user \w+ or its password$/,
+      /^TruthRefusedError: .* does not accept the user \w+ or the password$/,
     );
     expect(await refuse(server.addressOf('nowhere'))).toMatch(/^TruthRefusedError: .*no such database$/);
     expect(await refuse(empty)).toMatch(
-      /^TruthRefusedError: .* has no tables of this program: understudy migrate/,
+      /^TruthRefusedError: .* has no tables of this program: run understudy migrate/,
     );
     expect(await refuse(`postgres://me:hunter2@127.0.0.1:${await findFreePort()}/x`)).toMatch(
       /^TruthUnavailableError: 127\.0\.0\.1:\d+\/x cannot be reached \(ECONNREFUSED\)$/,
@@ -335,7 +335,7 @@ describe('a database', () => {
   it.each<[string, RegExp, (database: string, user: string) => [string, string][]]>([
     [
       'another password',
-      /does not accept the user \w+ or its password$/,
+      /does not accept the user \w+ or the password$/,
       (database, user) => [
         [database, `ALTER ROLE ${user} PASSWORD 'another'`],
         [database, `ALTER ROLE ${user} PASSWORD '${PASSWORD}'`],
@@ -343,7 +343,7 @@ describe('a database', () => {
     ],
     [
       'a newer schema',
-      /^the database's schema is version 99, and this program knows \d+: install the newer program$/,
+      /^the database's schema is version 99, and this program knows \d+: install a newer version of the program$/,
       (database) => [
         [database, 'UPDATE understudy.schema_version SET version = 99'],
         [database, `UPDATE understudy.schema_version SET version = ${SCHEMA_VERSION}`],
