@@ -269,8 +269,9 @@ export class CaptureProcess {
       await this.#readyAgain();
       const stored = this.#lastId - before;
       if (stored >= input.exchanges) return { first_id: before + 1, last_id: this.#lastId };
-      if (stored > 0) throw lost(`it stored ${stored} of ${input.exchanges} exchanges and ended`);
-      if (tries >= TRIES) throw lost('it made the capture process end several times');
+      if (stored > 0)
+        throw lost(`the capture process stored ${stored} of ${input.exchanges} exchanges and ended`);
+      if (tries >= TRIES) throw lost('the batch made the capture process end several times');
     }
   }
 

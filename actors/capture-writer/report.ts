@@ -13,7 +13,7 @@ interface Log {
   error(fields: object, message: string): void;
 }
 
-const WAITING = 'Exchanges wait in memory; beyond GW_MAX_QUEUE_BYTES they are dropped';
+const WAITING = 'Exchanges wait in memory, and are dropped beyond GW_MAX_QUEUE or GW_MAX_QUEUE_BYTES';
 
 const ADVICE: Readonly<Record<PlaceCause, string>> = {
   disk_full: `the disk is full. ${WAITING}. Make room on the disk`,
@@ -22,8 +22,8 @@ const ADVICE: Readonly<Record<PlaceCause, string>> = {
 };
 
 const SET_APART =
-  'an exchange makes the writer fail: it is dropped, all others are stored. That is a fault of this program. Report it ' +
-  'with this line, which contains no text of the exchange';
+  'an exchange that makes the writer fail is dropped, and all others are stored. This is a fault of Understudy. Please ' +
+  'report it with this line, which contains no text of the exchange';
 
 export class WriterReport {
   readonly #db: string;

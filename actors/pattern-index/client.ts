@@ -86,7 +86,9 @@ export class PatternIndexClient {
       })) as PatternIndexProtocol[N]['reply'];
     } catch (thrown) {
       if (thrown instanceof RuntimeError && thrown.code === 'conflict')
-        throw new CatalogueError('conflict', 'There is no room for so many patterns', { cause: thrown });
+        throw new CatalogueError('conflict', 'There is no room for so many patterns: delete some first', {
+          cause: thrown,
+        });
       throw new CatalogueError('unavailable', undefined, { cause: thrown });
     }
   }

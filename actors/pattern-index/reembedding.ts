@@ -140,7 +140,7 @@ export class Reembedding {
       try {
         former = await open();
         if (former.id === embedder.id || former.dimensions === 0)
-          throw new Error('it cannot replace the former embedder');
+          throw new Error('this embedder cannot replace the former one');
         const earlier = formerSituationVectorsId(former);
         await this.#takeUp(former, this.#hasVectors(earlier) ? earlier : situationVectorsId(former));
         log.info({ embedder: former.id }, 'patterns are found by another embedder until they are embedded');

@@ -95,7 +95,7 @@ export class ModelWriter implements PatternWriter {
     });
     if (!response.ok) {
       await response.body?.cancel();
-      throw new Error(`the model answered ${response.status}`);
+      throw new Error(`the model answered with status ${response.status}`);
     }
     const answer = completion.parse(JSON.parse(await readBounded(response)));
     return answer.choices[0]!.message.content;
@@ -162,9 +162,9 @@ function describeStretch(candidate: PatternCandidate, trace: Trace): string {
  * quote the text that they parsed.
  */
 function describeFailure(thrown: unknown): string {
-  if (thrown instanceof z.ZodError) return 'its answer does not have the required form';
-  if (thrown instanceof SyntaxError) return 'its answer is not JSON';
+  if (thrown instanceof z.ZodError) return 'the answer of the model does not have the required form';
+  if (thrown instanceof SyntaxError) return 'the answer of the model is not JSON';
   if (thrown instanceof Error)
-    return thrown.name === 'TimeoutError' ? 'no answer in time' : thrown.message.slice(0, 200);
+    return thrown.name === 'TimeoutError' ? 'the model did not answer in time' : thrown.message.slice(0, 200);
   return 'unknown';
 }

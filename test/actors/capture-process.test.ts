@@ -167,7 +167,7 @@ describe('a process that ends during an append', () => {
   it('leaves unknown what is stored if some exchanges have ids', async () => {
     await expect(startEnding(2).append(batch)).rejects.toMatchObject({
       code: 'lost_with_writer',
-      message: 'it stored 2 of 3 exchanges and ended',
+      message: 'the capture process stored 2 of 3 exchanges and ended',
     });
   });
 });
