@@ -258,9 +258,11 @@ function watchReads(paths: DatabasePaths, log: Log): StoreReads {
 }
 
 const OLD_READ_WORDS = {
-  told: 'a process has been reading a database in one transaction: until it ends, the file grows with each write',
-  asked: 'a process was reading a database in one transaction for too long: it was asked to end (SIGTERM)',
-  killed: 'a process was reading a database in one transaction for too long: it was killed (SIGKILL)',
+  told: 'a process has been reading a database in one transaction: the file grows with each write until that process ends',
+  asked:
+    'a process was reading a database in one transaction for too long: that process was asked to end (SIGTERM)',
+  killed:
+    'a process was reading a database in one transaction for too long: that process was killed (SIGKILL)',
 } as const;
 
 async function startCapture(

@@ -128,7 +128,7 @@ class Capture {
     // Wait for a capture process whose parent has died: it may still be finishing its last append.
     this.#claim ??= await claimWriter(`${db}.process`, { patience_ms: CLAIM_PATIENCE_MS });
     const known = Math.max(last_id, readLastId(db));
-    if (set_aside !== 'none') this.#setAside('it made the capture process end several times', set_aside);
+    if (set_aside !== 'none') this.#setAside('the capture process ended several times', set_aside);
     try {
       this.#log ??= await this.#openLog(known);
     } catch (thrown) {
@@ -253,10 +253,11 @@ class Capture {
     if (this.#readTimer !== null) return;
     const { db } = this.#options;
     const words = {
-      told: 'a process has been reading the captures in one transaction: until it ends, the file grows with each write',
+      told: 'a process has been reading the captures in one transaction: the file grows with each write until that process ends',
       asked:
-        'a process was reading the captures in one transaction for too long: it was asked to end (SIGTERM)',
-      killed: 'a process was reading the captures in one transaction for too long: it was killed (SIGKILL)',
+        'a process was reading the captures in one transaction for too long: that process was asked to end (SIGTERM)',
+      killed:
+        'a process was reading the captures in one transaction for too long: that process was killed (SIGKILL)',
     };
     const watch = new ReadWatch({
       path: db,
@@ -322,7 +323,7 @@ class Capture {
     if (needsRestore(db))
       this.#logger.warn(
         { db },
-        'the machine stopped while captures were written: the database has returned to its last checkpoint, up to a second before',
+        'the machine stopped while captures were written: the database has returned to its last checkpoint, at most a second before the stop',
       );
     return CaptureLog.open({
       path: db,
@@ -348,8 +349,8 @@ class Capture {
     for (const file of files) {
       this.#logger.error(
         { db, set_aside: file, reason },
-        'the capture database is damaged: it was set aside, and a new one takes new exchanges. Read what is still readable with ' +
-          'understudy inspect --db and its new name, or take it from a backup; then move it away',
+        'the damaged capture database was set aside, and a new one takes new exchanges. Read what is still readable with ' +
+          'understudy inspect --db and the new name of the damaged file, or restore a backup; then move the file away',
       );
     }
   }

@@ -218,8 +218,8 @@ export class CaptureReaderProcess implements CaptureAsker {
 
   #describeEnd(reason: string): string {
     return (
-      `The process that reads captures ended (${reason}) and is started again soon; traffic and capture go on without it. ` +
-      'If that happens again and again, the capture database may be damaged'
+      `The process that reads captures ended (${reason}) and is started again soon; traffic and capture go on. ` +
+      'If the process ends again and again, the capture database may be damaged'
     );
   }
 }

@@ -42,7 +42,7 @@ export function checkReadFrom({ read_from }: Pick<CaptureConfig, 'read_from'>, i
   const refuse = (why: string) => Object.assign(new Error(`CAPTURE_READ_URL: ${why}`), { code: 'ECAPTURE' });
   if (isCapturing)
     throw refuse(
-      'it shows captures of other machines, so this service must not capture: set GW_CAPTURE=off, or start it with understudy serve',
+      'this service shows captures of other machines, so it must not capture: set GW_CAPTURE=off, or start only the API with understudy serve',
     );
   try {
     checkPlace(read_from);
@@ -59,7 +59,7 @@ export function explainCapture(db: string, thrown: unknown): Error {
     .replace(`${db}: `, '')
     .replace(/^cannot be opened: /, '');
   const words =
-    `the capture database ${db} cannot be opened: ${describeRefusal(thrown) ?? reason}. Correct that, name another file with --db, ` +
+    `the capture database ${db} cannot be opened: ${describeRefusal(thrown) ?? reason}. Correct the cause, name another file with --db, ` +
     'or set GW_CAPTURE=off to forward without capture';
   return Object.assign(new Error(words, { cause: thrown }), { code: 'ECAPTURE' });
 }

@@ -56,7 +56,7 @@ export class ProcessClaims {
       if (isRestored)
         this.#log.warn(
           { data_dir },
-          'the machine stopped while the service ran: runs.mdb has returned to its last checkpoint, up to a second before',
+          'the machine stopped while the service ran: runs.mdb has returned to its last checkpoint, at most a second before the stop',
         );
       if (!isShared) await compactDeleted([paths.main, paths.runs], this.#log);
     }
@@ -123,7 +123,7 @@ async function settleRekey({ data_dir, capture }: Config, log: Log): Promise<voi
   const held = [databasePaths(data_dir).main, capture.db];
   const settled = await settlePlan({ data_dir, capture_db: capture.db }, held);
   if (settled === null) return;
-  log.warn({ key: settled.key_id }, `a change of the data key was cut short: it is ${settled.done} now`);
+  log.warn({ key: settled.key_id }, `a change of the data key was interrupted, and is ${settled.done} now`);
 }
 
 /**
@@ -138,7 +138,7 @@ async function claimData(dir: string, log: Log, signal: AbortSignal | undefined)
   } catch (thrown) {
     if (!(thrown instanceof WriterClaimedError)) throw thrown;
     const words =
-      `${thrown.holder} serves from DATA_DIR ${dir}, which one process can do at a time: stop that one, ` +
+      `${thrown.holder} uses DATA_DIR ${dir}, and only one process can: stop that process, ` +
       'or set another DATA_DIR';
     throw Object.assign(new Error(words, { cause: thrown }), { code: 'ESTORES' });
   }

@@ -114,10 +114,10 @@ export class SharedStore {
           else if (message.event === 'ready') {
             this.#identity ??= message.identity;
             if (this.#identity === message.identity) resolve();
-            else reject(new Error('the database has been replaced by another one: start again'));
+            else reject(new Error('another database has replaced the shared one: start the process again'));
           } else this.#report(message);
         });
-        thread.ended.then(() => reject(new Error('its thread has ended')), reject);
+        thread.ended.then(() => reject(new Error('the thread of the shared database has ended')), reject);
       });
     } catch (thrown) {
       port.close();

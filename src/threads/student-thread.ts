@@ -75,14 +75,19 @@ async function checkStudent(directory: string): Promise<boolean> {
     new Student(model, () => ({ add: () => {}, search: () => [] }));
   } catch (thrown) {
     const path = join(directory, manifest.files.steps.name);
-    throw new StudentDirectoryError('damaged', path, 'not the steps of a student; distil again', {
-      cause: thrown,
-    });
+    throw new StudentDirectoryError(
+      'damaged',
+      path,
+      'not the steps of a student; run understudy distill again',
+      {
+        cause: thrown,
+      },
+    );
   }
   try {
     await readOrders(directory);
   } catch (thrown) {
-    const why = `its orders cannot be read (${(thrown as Error).message})`;
+    const why = `the student's orders cannot be read (${(thrown as Error).message})`;
     throw new StudentDirectoryError('damaged', directory, why, { cause: thrown });
   }
   return true;

@@ -47,7 +47,7 @@ export function tellThreadEnd(log: Pick<Log, 'fatal' | 'error'>): () => void {
 }
 
 const NEARLY_FULL =
-  'a server thread has nearly used up its memory; when it has, the process ends (SIGABRT). ' +
+  'a server thread has nearly used up its memory. When all of it is used, the process ends (SIGABRT). ' +
   'NODE_OPTIONS=--max-old-space-size=MB gives each thread more';
 
 function describeThrown(thrown: unknown): Record<string, string | string[]> {

@@ -129,8 +129,8 @@ describe('a DATA_DIR from which another process serves', () => {
       const { code, stdout, stderr } = await start(command, folder).ended;
       expect({ code, stdout }).toEqual({ code: 1, stdout: '' });
       expect(stderr).toBe(
-        `understudy: process ${first.process.pid} serves from DATA_DIR ${folder}, which one process can do at a time: ` +
-          'stop that one, or set another DATA_DIR\n',
+        `understudy: process ${first.process.pid} uses DATA_DIR ${folder}, and only one process can: ` +
+          'stop that process, or set another DATA_DIR\n',
       );
     }
     for (const argv of [

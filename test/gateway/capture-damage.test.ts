@@ -188,7 +188,7 @@ describe('a file damaged before the start', () => {
       db: { damaged: 1 },
     });
     expect(started.child.stderr).toMatch(
-      /"reason":"[^"]*cut off[^"]*","msg":"the capture database is damaged: it was set aside/,
+      /"reason":"[^"]*cut off[^"]*","msg":"the damaged capture database was set aside/,
     );
     const [tag] = await capture(started, 'after', 1);
     await flush(started.url);
