@@ -99,7 +99,7 @@ it('during traffic, an unreachable bucket is named as the reason, and the order 
   expect(why).toContain('is missing in');
   expect(rewriteOrderFile(old.path, 'rekey').isGiven()).toBe(false);
   rewriteOrderFile(old.path, 'rekey').noteFailure(String(why));
-  await expect(ordered).rejects.toThrow(/cannot do it now \(.* is missing in .*\), and tries again later/);
+  await expect(ordered).rejects.toThrow(/cannot do that now \(.* is missing in .*\), and tries again later/);
   renameSync(`${old.place}.away`, old.place);
   await log.rewriteOrdered();
   await log.close();
