@@ -16,7 +16,7 @@ import { EXPIRING_KINDS, type ExpiringKind } from './retention.ts';
 /** One thread's metrics as data, which another thread sums. */
 export type MetricsData = object[];
 
-/** Buckets in seconds, from a health check to pattern making. */
+/** Upper bounds of the histograms' buckets, in seconds: the first for a health check, the last for making patterns. */
 const DURATION_BUCKETS_S = [
   0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
 ];

@@ -62,7 +62,7 @@ export class ReportedRuns {
 
   /**
    * @param onChange called when a run is added, changes or is removed
-   * @param lateMs a run may be listed up to this much later than a run that began after it
+   * @param lateMs a run may be listed up to this much later than another run that began later
    */
   constructor(
     tables: RowSnapshots,

@@ -46,7 +46,7 @@ export interface HttpServer {
   readonly open: number;
   /**
    * Stops listening, finishes the open streams and closes every connection.
-   * @param deadlineMs after it, streams that are still open are closed
+   * @param deadlineMs when streams that are still open are closed
    */
   drain(deadlineMs: number): Promise<void>;
 }

@@ -17,9 +17,9 @@ export const OTLP_BOUNDS = {
 } as const;
 /** The export of captured turns over OTLP. */
 export const OTEL_EXPORT = {
-  /** Number of last turns of a run that are searched for the turn with a tool call. */
+  /** How many turns at the end of a run are searched for the turn with a tool call. */
   turns_per_run: 8,
-  /** Interval of searching for new turns. */
+  /** Time between two searches for new turns. */
   look_ms: 1_000,
   /** Bounds of one request. */
   batch_exchanges: 64,

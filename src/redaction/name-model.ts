@@ -109,7 +109,7 @@ const UNKNOWN_TRIPLE = 8;
 
 /**
  * Returns the cost of a kind of character, in half bits.
- * @param before the four kinds before it, two bits each, the last one lowest
+ * @param before the four kinds before the character, two bits each, the last kind lowest
  */
 export function costOfKind(before: number, kind: number): number {
   return kindCosts[before * 4 + kind]!;

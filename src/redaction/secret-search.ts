@@ -20,7 +20,7 @@ export interface Wanted {
 /**
  * Finds the secrets of a text, encoded or not.
  * @param from first byte to examine
- * @param to end of the search; a match that begins before it may end after it
+ * @param to end of the search; a match that begins before the end may reach beyond the end
  * @returns ranges, grouped by kind
  * @throws {import('./work.ts').WorkExceededError}
  */

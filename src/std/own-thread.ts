@@ -1,5 +1,5 @@
 /**
- * A thread with one task, which lasts as long as the thread. {@link OwnThread} starts it and reports how it ended;
+ * A thread with one task: the thread ends with the task. {@link OwnThread} starts it and reports how it ended;
  * {@link runOwnThread} is the last line of the thread's entry module. Any thread.
  */
 import { parentPort, type Transferable, Worker, workerData } from 'node:worker_threads';

@@ -654,9 +654,9 @@ class Labelling {
   }
 
   /**
-   * Whether the calls that only the other way makes are harmless: they are lookups, or most runs of the main way make the
-   * other way's calls at once or later. In the second case, and if the other way has no additional call although the
-   * main way does more than look, at least PATH_RUNS runs must go the other way.
+   * Whether the main way may leave out the calls that only the other way makes. It may if these calls are lookups. It
+   * also may if most runs of the main way make these calls at once or later, and at least PATH_RUNS runs go the other
+   * way. That many runs are also needed if the other way has no additional call, and the main way does more than look.
    */
   #leavesLooksOut(main: readonly number[], other: readonly number[], members: readonly number[][]): boolean {
     const ofOther = membersOf(other, members);

@@ -363,7 +363,7 @@ class TeachingRoom {
 /** Number of characters at the beginning of a system prompt by which `nameAgent` distinguishes agents. */
 const PROMPT_CHARACTERS = 256;
 
-/** The cached agent of a run that is not read completely. */
+/** Finds the agent of a run in the store, or from the run's first request. The rest of the run is not read. */
 async function peekAgent(
   source: ExchangeSource,
   run: ChainedRun,

@@ -275,8 +275,8 @@ export class WordMarks {
 export class WordSet {
   readonly #limit: number;
   /**
-   * If a text has more than eight times as many words as the limit, further words are ignored. The estimate is still
-   * good enough.
+   * The added words; sorted by `seal`. There is room for eight times the limit. Further words of a text are ignored, and
+   * the estimate of the overlap is still good enough.
    */
   readonly #words: Uint16Array;
   readonly #marks = new WordMarks();

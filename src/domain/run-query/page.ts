@@ -45,7 +45,7 @@ export class PageCollector<Run> {
   scanned = 0;
 
   /**
-   * @param after the page begins after it; null: at the beginning of the list
+   * @param after place after which the page begins; null: the page begins the list
    * @param keep makes the stored form of a run that belongs on the page
    */
   constructor(limit: number, after: PagePlace | null, read: PlaceReader<Run>, keep: (run: Run) => Run) {

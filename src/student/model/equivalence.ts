@@ -403,10 +403,10 @@ function isAmong(
 
 /**
  * Compares two answers that may make different lookups.
- * @returns the tools (of a shell also the program) of the calls that only one of the answers has; empty if both make
- *   the same lookups, in any order. null if an answer has no calls, if a call that only one of them has is no lookup,
- *   or if both have the same calls and one of these is no lookup. Also null if both use the same tool for different
- *   calls, except for shell commands of which one names all operands of the other
+ * @returns the tools (of a shell also the program) of the calls that only one answer has; empty if both answers make
+ *   the same lookups, in any order. null in these cases: an answer has no calls; a call that only one answer has is no
+ *   lookup; both answers have the same calls, and one of the calls is no lookup; both answers use the same tool for
+ *   different calls. The last case has an exception: one of two shell commands may name all operands of the other
  */
 export function differInLooks(
   given: readonly StudentBlock[],

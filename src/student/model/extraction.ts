@@ -150,7 +150,7 @@ export class StepContext {
 
   /**
    * The line of a text that a source names, or a line near it.
-   * @param nth line after the named one; negative: before it
+   * @param nth which line after the named line; negative: before the named line
    * @returns undefined when the source names no line, or there is no such line
    */
   namedLine(text: string, source: string, nth: number): string | undefined {
