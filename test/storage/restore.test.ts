@@ -240,9 +240,7 @@ describe('a killed restore', () => {
     const held = JSON.parse(readFileSync(marker, 'utf8'));
     held.files.push({ name: 'rekey.json', kind: 'secret' });
     writeFileSync(marker, JSON.stringify(held));
-    await expect(restoreBackup(copy, target, quiet)).rejects.toThrow(
-      'marker of an earlier restore into',
-    );
+    await expect(restoreBackup(copy, target, quiet)).rejects.toThrow('marker of an earlier restore into');
     expect(readFileSync(kept, 'utf8')).toBe('mine');
   });
 
