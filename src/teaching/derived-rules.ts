@@ -134,9 +134,16 @@ function proposeRead(value: Primitive, context: StepContext): ExtractionRule[] {
   const rules: ExtractionRule[] = [];
   const wanted = textOfPrimitive(value);
   for (const { from, path, text } of listTexts(context)) {
-    for (const { span, found } of readMoments(text, context))
-      for (const writing of DATES)
-        if (writeValue(found, writing) === wanted) rules.push({ from, path, span, writing });
+    const writings = new Map<string, Writing[]>();
+    for (const { span, found } of readMoments(text, context)) {
+      // Most readings of a text find the same days.
+      let fitting = writings.get(found);
+      if (fitting === undefined) {
+        fitting = DATES.filter((writing) => writeValue(found, writing) === wanted);
+        writings.set(found, fitting);
+      }
+      for (const writing of fitting) rules.push({ from, path, span, writing });
+    }
     for (const [span, writing] of findWords(text, wanted, context)) rules.push({ from, path, span, writing });
   }
   return rules;

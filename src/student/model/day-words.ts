@@ -104,43 +104,49 @@ export function firstDay(text: string): number | undefined {
     .flatMap(({ codes }) => codes.filter((code) => code > 0))[0];
 }
 
+/** A place of a text that names a day. A reading decides which day: a number of days since 1970, or NaN for none. */
+export interface DayPlace {
+  start: number;
+  read(reading: DayReading): number;
+}
+
 /**
- * The days that a text names, in their order. '' takes the place of a date that does not exist in the year that it would
- * have.
+ * Finds the places of a text that name days, in their order. They are the same for all readings.
  * @param today null: unknown, and then only full dates are found
  */
-export function findDays(whole: string, today: number | null, reading: DayReading): string[] {
+export function findDayPlaces(whole: string, today: number | null): DayPlace[] {
   const text = whole.slice(0, TEXT_CHARACTERS);
-  const found: { start: number; end: number; day: number }[] = [];
+  const found: (DayPlace & { end: number })[] = [];
   for (const { start, end, codes } of findDates(text)) {
-    const day = readDay(codes, today, reading);
-    if (day !== undefined) found.push({ start, end, day });
+    const read = readerOf(codes, today);
+    if (read !== undefined) found.push({ start, end, read });
   }
   if (today !== null)
     for (const { 0: words, index: start, groups = {} } of text.matchAll(RELATIVE)) {
       const end = start + words.length;
       // The weekday before a date is part of the date.
       if (found.some((date) => start < date.end + 2 && date.start < end + 2)) continue;
-      found.push({ start, end, day: today + countDays(groups, today, reading) });
+      found.push({ start, end, read: (reading) => today + countDays(groups, today, reading) });
     }
-  return found
-    .sort((a, b) => a.start - b.start)
-    .slice(0, DAYS)
-    .map(({ day }) => spellDay(day));
+  return found.sort((a, b) => a.start - b.start).slice(0, DAYS);
 }
 
-function readDay(
-  codes: readonly number[],
-  today: number | null,
-  { is_day_first, year }: DayReading,
-): number | undefined {
+/**
+ * The days that places of a text name. '' takes the place of a date that does not exist in the year that it would have.
+ */
+export function readDays(places: readonly DayPlace[], reading: DayReading): string[] {
+  return places.map(({ read }) => spellDay(read(reading)));
+}
+
+/** How the codes of a date are read; undefined if they name no day. */
+function readerOf(codes: readonly number[], today: number | null): DayPlace['read'] | undefined {
   const days = codes.filter((code) => code > 0);
   // For a date of two numbers, the first code takes the first number as the month.
-  if (days.length > 0) return days.length > 1 && is_day_first ? days[1] : days[0];
+  if (days.length > 0) return ({ is_day_first }) => days[days.length > 1 && is_day_first ? 1 : 0]!;
   const [code] = codes;
   if (today === null || code === undefined || code > YEARLESS.from || code < YEARLESS.to) return undefined;
   const packed = YEARLESS.from - code;
-  return chooseYear(Math.floor(packed / 32), packed % 32, today, year);
+  return ({ year }) => chooseYear(Math.floor(packed / 32), packed % 32, today, year);
 }
 
 /** The day of a date without its year. @returns NaN if the date does not exist in that year, such as 29 February */

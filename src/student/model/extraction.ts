@@ -6,7 +6,15 @@
 
 import { canonicalNumber, digitsOf, exactNumber, isRawNumber } from '../../std/exact-json.ts';
 import { placeWords, type WordPlaces } from './common-run.ts';
-import { type DayReading, findDays, findTimes, firstDay, knownReading } from './day-words.ts';
+import {
+  type DayPlace,
+  type DayReading,
+  findDayPlaces,
+  findTimes,
+  firstDay,
+  knownReading,
+  readDays,
+} from './day-words.ts';
 import { chooseElement, type ElementChoice } from './element-choice.ts';
 import {
   amountOf,
@@ -104,6 +112,8 @@ const TEXT_TOKENS = 1_500;
 const FIRST = '^';
 const LAST = '$';
 
+const NO_DAYS: readonly string[] = [];
+
 /** A step's context, with a cache of lookups. */
 export class StepContext {
   readonly step: Pick<StepDigest, 'sources'>;
@@ -113,7 +123,7 @@ export class StepContext {
   readonly #lines: Map<string, TextLines>;
   /** Index of the line that a source names, by text and by source. */
   readonly #namedLines = new Map<string, Map<string, number>>();
-  readonly #days = new Map<string, Map<DayReading, string[]>>();
+  readonly #days = new Map<string, { places: DayPlace[]; read: Map<DayReading, string[]> }>();
   readonly #times = new Map<string, string[]>();
   #today: number | null | undefined;
 
@@ -181,18 +191,19 @@ export class StepContext {
   }
 
   /** The days that a text names; '' takes the place of a date that does not exist. */
-  days(text: string, reading: DayReading): string[] {
+  days(text: string, reading: DayReading): readonly string[] {
     let ofText = this.#days.get(text);
     if (ofText === undefined) {
-      ofText = new Map();
+      ofText = { places: findDayPlaces(text, this.today), read: new Map() };
       this.#days.set(text, ofText);
     }
+    if (ofText.places.length === 0) return NO_DAYS;
     // A reading that was stored with a rule is equal to one of the constants, but another object.
     const known = knownReading(reading);
-    let days = ofText.get(known);
+    let days = ofText.read.get(known);
     if (days === undefined) {
-      days = findDays(text, this.today, known);
-      ofText.set(known, days);
+      days = readDays(ofText.places, known);
+      ofText.read.set(known, days);
     }
     return days;
   }

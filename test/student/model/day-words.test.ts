@@ -4,16 +4,19 @@ import {
   DAY_READINGS,
   type DayReading,
   dayOf,
-  findDays,
+  findDayPlaces,
   findTimes,
   minutesBetween,
   minutesOf,
+  readDays,
   shiftMoment,
 } from '../../../src/student/model/day-words.ts';
 
 /** A Wednesday. */
 const TODAY = dayOf('2026-03-04')!;
 const USUAL = DAY_READINGS[0]!;
+const findDays = (text: string, today: number | null, reading: DayReading) =>
+  readDays(findDayPlaces(text, today), reading);
 const over = (reading: Partial<DayReading>): DayReading => ({ ...USUAL, ...reading });
 
 describe('the days that a text names', () => {
