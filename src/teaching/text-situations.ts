@@ -58,13 +58,15 @@ export function findSituations(
     .filter(([, count]) => Math.min(count, texts.length - count) >= TESTED)
     .filter(([, count]) => gainOf(texts.length, count) >= POWER * least)
     .map(([stem]) => stem);
-  const divided = depth < DEPTH ? divide(texts, tested.slice(0, STEMS), telling, least, numbers) : null;
+  const marked = telling.map(({ has }) => [...texts.keys()].filter((at) => has[texts[at]!.step] === 1));
+  const divided =
+    depth < DEPTH ? divide(texts, tested.slice(0, STEMS), { telling, marked }, least, numbers) : null;
   if (divided !== null) return divided.flatMap((part) => findSituations(part, telling, numbers, depth + 1));
   const common = [...stems].filter(([, count]) => count >= COMMON * texts.length).map(([stem]) => stem);
   // If not even half of the texts could be told apart, the situation may be several.
   const isTold = gainOf(texts.length, texts.length >> 1) >= POWER * least;
   const others = isTold
-    ? [...stems.keys()].filter((stem) => isUnexplained(stem, texts, telling, numbers))
+    ? [...stems.keys()].filter((stem) => isUnexplained(stem, texts, marked, numbers))
     : [];
   return [{ texts, style: new Set(depth < DEPTH ? [...tested, ...others] : []), common: new Set(common) }];
 }
@@ -72,18 +74,19 @@ export function findSituations(
 /**
  * Whether no mark and no number of the steps comes near to telling which of the texts use a stem. Then few texts are
  * enough: a mark that decided about the word would tell all of them.
+ * @param marked for each mark, the indexes of the texts whose step has it
  */
 function isUnexplained(
   stem: string,
   texts: readonly SituatedText[],
-  columns: readonly MarkColumn[],
+  marked: readonly (readonly number[])[],
   numbers: readonly NumberColumn[],
 ): boolean {
   const uses = texts.map(({ words }) => words.has(stem));
   const count = uses.filter(Boolean).length;
   if (Math.min(count, texts.length - count) < UNEXPLAINED.texts) return false;
   const most = UNEXPLAINED.share * gainOf(texts.length, count);
-  if (columns.some(({ has }) => gainBetween(texts, uses, has) >= most)) return false;
+  if (marked.some((having) => gainBetween(uses, count, having) >= most)) return false;
   const usesAt = new Map(texts.map(({ step }, at) => [step, uses[at]!]));
   return !numbers.some((column) => thresholdGain(column, usesAt, count) >= most);
 }
@@ -140,22 +143,24 @@ function keepTelling(texts: readonly SituatedText[], columns: readonly MarkColum
 /**
  * Divides texts by the column that explains most of their words or, if no column explains more than chance, by a number
  * that explains a word; null if no number does so either.
+ * @param marked for each telling column, the indexes of the texts whose step has its mark
  */
 function divide(
   texts: readonly SituatedText[],
   stems: readonly string[],
-  columns: readonly MarkColumn[],
+  { telling, marked }: { telling: readonly MarkColumn[]; marked: readonly (readonly number[])[] },
   least: number,
   numbers: readonly NumberColumn[],
 ): [SituatedText[], SituatedText[]] | null {
   const used = stems.map((stem) => texts.map(({ words }) => words.has(stem)));
+  const counts = used.map((uses) => uses.filter(Boolean).length);
   let best: Uint8Array | null = null;
   let bestGain = 0;
-  for (const { has } of columns) {
+  for (const [column, { has }] of telling.entries()) {
     let sum = 0;
     let most = 0;
-    for (const uses of used) {
-      const gain = gainBetween(texts, uses, has);
+    for (const [at, uses] of used.entries()) {
+      const gain = gainBetween(uses, counts[at]!, marked[column]!);
       if (gain <= least) continue;
       sum += gain;
       most = Math.max(most, gain);
@@ -199,15 +204,15 @@ function gainOf(all: number, count: number): number {
   return 2 * (xLogX(all) - xLogX(count) - xLogX(all - count));
 }
 
-function gainBetween(texts: readonly SituatedText[], uses: readonly boolean[], has: Uint8Array): number {
-  let [both, used, having] = [0, 0, 0];
-  for (const [at, { step }] of texts.entries()) {
-    if (uses[at]!) used++;
-    if (has[step] !== 1) continue;
-    having++;
-    if (uses[at]!) both++;
-  }
-  return gainOfParts(texts.length, used, having, both);
+/**
+ * Computes how much a mark explains of the use of a word.
+ * @param uses for each text, whether it uses the word; `used` of them do
+ * @param having indexes of the texts whose step has the mark
+ */
+function gainBetween(uses: readonly boolean[], used: number, having: readonly number[]): number {
+  let both = 0;
+  for (const at of having) if (uses[at]!) both++;
+  return gainOfParts(uses.length, used, having.length, both);
 }
 
 /**
