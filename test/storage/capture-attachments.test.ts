@@ -124,7 +124,7 @@ describe('attachments', () => {
     );
   });
 
-  it('are written again after a failed sync; the sync keeps failing if one of them has changed', () => {
+  it('are written again after a failed sync; the sync keeps failing if one of them has changed', async () => {
     const folder = makeFolder();
     const store = new AttachmentStore(folder);
     const contents = [randomBytes(5_000), randomBytes(6_000)];
@@ -132,18 +132,18 @@ describe('attachments', () => {
     for (const content of contents) store.save(sha256(content), content);
     const inodes = () => paths.map((path) => statSync(path).ino);
     renameSync(paths[1]!, join(folder, 'elsewhere'));
-    expect(() => store.sync()).toThrow('ENOENT');
+    await expect(store.sync()).rejects.toThrow('ENOENT');
     writeFileSync(paths[1]!, contents[0]!);
-    expect(() => store.sync()).toThrow('is damaged');
-    expect(() => store.sync()).toThrow('is damaged');
+    await expect(store.sync()).rejects.toThrow('is damaged');
+    await expect(store.sync()).rejects.toThrow('is damaged');
     renameSync(join(folder, 'elsewhere'), paths[1]!);
     const before = inodes();
-    store.sync();
+    await store.sync();
     for (const [i, ino] of inodes().entries()) expect(ino).not.toBe(before[i]);
     expect(paths.map((path) => readFileSync(path))).toEqual(contents);
     expect(readdirSync(folder)).toHaveLength(2);
     const synced = inodes();
-    store.sync();
+    await store.sync();
     expect(inodes()).toEqual(synced);
   });
 });

@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import fc from 'fast-check';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import type { CapturedExchange } from '../../src/domain/exchange.ts';
@@ -379,6 +380,31 @@ describe('the capture log', () => {
       const heldBytes = held.reduce((sum, { byteLength }) => sum + byteLength, 0);
       expect(heldBytes).toBeLessThanOrEqual(2 * (bodies[0].length + bodies[1].length));
     }
+  });
+
+  it('stores exchanges while a background sync runs, and a flush waits for this sync', async () => {
+    const begun = Promise.withResolvers<void>();
+    const ended = Promise.withResolvers<void>();
+    let syncs = 0;
+    const log = await CaptureLog.open({
+      path: join(makeFolder(), 'capture.mdb'),
+      redact: true,
+      fault: (point) => {
+        if (point !== 'sync' || ++syncs > 1) return;
+        begun.resolve();
+        return ended.promise;
+      },
+    });
+    await log.append([makeExchange()]);
+    await begun.promise;
+    expect(await log.append([makeExchange()])).toEqual({ first_id: 2, last_id: 2 });
+    const flushed = log.flush();
+    expect(await Promise.race([flushed.then(() => 'flushed'), nextTurn('waits')])).toBe('waits');
+    expect(syncs).toBe(1);
+    ended.resolve();
+    await flushed;
+    expect(syncs).toBe(2);
+    await log.close();
   });
 
   it('refuses an append after close', async () => {

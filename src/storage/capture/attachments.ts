@@ -18,7 +18,7 @@ import type { DataKey, Sealer } from '../../std/data-key.ts';
 import { makeFolder } from '../../std/folder.ts';
 import { leaveRest } from '../../std/own-memory.ts';
 import { RecentMap } from '../../std/recent-map.ts';
-import { syncPath } from '../../std/synced-path.ts';
+import { syncPathAside } from '../../std/synced-path.ts';
 
 /** Maximum number of saved files that are remembered. A save of such a file need not check the disk. */
 const MAX_KNOWN = 65_536;
@@ -229,21 +229,27 @@ export class AttachmentStore {
     this.#known.clear();
   }
 
-  /** Syncs the files written since the last successful call, and the folder. @throws the storage's error */
-  sync(): void {
-    if (this.#unsynced.length === 0) return;
+  /**
+   * Syncs the files written since the last successful call, and the folder. Files may be saved meanwhile; the next call
+   * syncs them.
+   * @throws the storage's error
+   */
+  async sync(): Promise<void> {
+    const unsynced = this.#unsynced;
+    const synced = unsynced.length;
+    if (synced === 0) return;
     try {
-      for (const { name, sha256 } of this.#unsynced) {
+      for (const { name, sha256 } of unsynced.slice()) {
         if (this.#isInDoubt) this.#rewrite(name, sha256);
-        else syncPath(join(this.#folder, name));
+        else await syncPathAside(join(this.#folder, name));
       }
-      syncPath(this.#folder);
+      await syncPathAside(this.#folder);
     } catch (error) {
       this.#isInDoubt = true;
       throw error;
     }
     this.#isInDoubt = false;
-    this.#unsynced = [];
+    unsynced.splice(0, synced);
   }
 
   /**

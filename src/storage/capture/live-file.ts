@@ -23,7 +23,6 @@ import {
   noteRunHeaders,
   openCaptureEnv,
   rawFolder,
-  syncEnv,
 } from './layout.ts';
 import { NewestExchanges, type NotedExchange, removeNewest } from './newest-exchanges.ts';
 import { encodeWaiting, listWaiting, repackBlock, type WaitingBlock } from './repacking.ts';
@@ -343,9 +342,13 @@ export class LiveFile implements WritePosition {
     return meta === undefined ? null : Date.parse(meta.record.started_at);
   }
 
-  /** Makes committed data survive a power failure. @throws the storage's error */
-  sync(): Promise<void> {
-    return syncEnv(this.#file.env);
+  /**
+   * Makes committed data survive a power failure. More may be committed meanwhile.
+   * @param syncOthers syncs the files outside the database to which committed blocks refer
+   * @throws the storage's error, and what `syncOthers` throws
+   */
+  sync(syncOthers: () => Promise<void>): Promise<void> {
+    return this.#file.env.checkpoints!.write(syncOthers);
   }
 
   /**

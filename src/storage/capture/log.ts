@@ -134,8 +134,11 @@ export interface CaptureLogOptions {
   pressed_rate?: number;
   /** Minimum first id of a new file; default 1. */
   first_id?: number;
-  /** Tests pass a function that throws, so that the write at that point fails; at `encode` it gets the exchange. */
-  fault?: (point: FaultPoint, exchange?: CapturedExchange) => void;
+  /**
+   * Tests pass a function that throws, so that the write at that point fails; at `encode` it gets the exchange. At
+   * `sync`, the sync waits for its promise.
+   */
+  fault?: (point: FaultPoint, exchange?: CapturedExchange) => void | Promise<void>;
 }
 
 interface AppendResult {
@@ -201,6 +204,8 @@ export class CaptureLog {
   #passes = 0;
   #closed = false;
   #syncTimer: NodeJS.Timeout | null = null;
+  /** The background sync in progress, which never rejects; null: none. */
+  #syncing: Promise<void> | null = null;
   /**
    * A failed fsync, after which the file is no longer durable. The kernel drops pages that it could not write, and the
    * next fsync succeeds without them. So the failure stays recorded until the file has been rewritten, which sealing
@@ -308,6 +313,7 @@ export class CaptureLog {
 
   /** Opens the live file again. @throws the storage's error; the file stays given up until a call succeeds */
   async #reopenLive(lastSealedId: number, turns: CarriedTurn[] = []): Promise<void> {
+    await this.#syncing;
     const key = this.#live.sealing?.key ?? null;
     await this.#live.reopen(lastSealedId, turns);
     const now = this.#live.sealing?.key ?? null;
@@ -430,35 +436,67 @@ export class CaptureLog {
     await this.#makeReady();
     if (this.#syncTimer !== null) clearTimeout(this.#syncTimer);
     this.#syncTimer = null;
+    await this.#syncing;
     this.#storeIndex(true);
     await this.#sync();
     if (this.#syncFailure !== null) throw this.#syncFailure;
-    for (const file of this.#queue.takeReleased()) this.#rawFiles.release(file);
   }
 
+  /**
+   * Syncs everything appended so far, and releases the raw files of blocks packed so far. Appends may run meanwhile. The
+   * files to which the database refers are synced before the database.
+   * @throws the storage's error
+   */
   async #sync(): Promise<void> {
-    this.#files.sync();
+    const packed = this.#queue.packed;
+    const files = this.#files;
+    let attachmentError: unknown = null;
     try {
-      this.#options.fault?.('sync');
-      await this.#rawFiles.sync();
-      await this.#live.sync();
+      await this.#options.fault?.('sync');
+      await this.#live.sync(async () => {
+        await files.sync().catch((error: unknown) => {
+          attachmentError = error;
+          throw error;
+        });
+        await this.#rawFiles.sync();
+      });
     } catch (error) {
+      // The store writes attachments again before the next sync.
+      if (error === attachmentError) throw error;
       const why = `a sync failed (${(error as Error).message}): the data may be missing on the disk until the file is rotated`;
       this.#syncFailure = new Error(why, { cause: error });
       throw error;
     }
+    if (this.#syncFailure !== null) return;
+    for (const file of this.#queue.takeReleased(packed)) this.#rawFiles.release(file);
   }
 
   #scheduleSync(): void {
     if (this.#syncTimer !== null) return;
     this.#syncTimer = setTimeout(() => {
       this.#syncTimer = null;
-      // The next flush reports the failure.
-      this.#enqueue(async () => {
-        if (!this.#closed) await this.#flush();
-      }).catch(() => undefined);
+      this.#enqueue(() => this.#beginSync()).catch(ignore);
     }, SYNC_DELAY_MS);
     this.#syncTimer.unref();
+  }
+
+  /**
+   * Starts a sync for which later calls do not wait: while the disk is busy, for example with a sealed file, a sync takes
+   * up to half a second. The next flush reports its failure.
+   */
+  async #beginSync(): Promise<void> {
+    if (this.#closed) return;
+    if (this.#syncing !== null) {
+      this.#scheduleSync();
+      return;
+    }
+    await this.#makeReady();
+    this.#storeIndex(true);
+    this.#syncing = this.#sync()
+      .catch(ignore)
+      .finally(() => {
+        this.#syncing = null;
+      });
   }
 
   /**
@@ -727,6 +765,7 @@ export class CaptureLog {
     return this.#enqueue(async () => {
       this.#ending.signal.throwIfAborted();
       await this.#makeReady();
+      await this.#syncing;
       try {
         this.#options.fault?.('erase');
         return await work();
@@ -831,6 +870,7 @@ export class CaptureLog {
       if ((await this.#indexSome(decode, SEAL_INDEX_MS)) === 0) break;
     }
     fault?.('seal');
+    await this.#syncing;
     if (this.#syncFailure === null) await this.#flush();
     else await this.#sync();
     const turns = this.#live.index.listCarriedTurns();

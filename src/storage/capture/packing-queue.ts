@@ -82,9 +82,18 @@ export class PackingQueue {
     return done;
   }
 
-  /** Call it when everything packed so far is synced. @returns the raw file to release for each packed block */
-  takeReleased(): number[] {
-    return this.#packedFrom.splice(0);
+  /** Number of packed blocks whose raw files are not released yet. */
+  get packed(): number {
+    return this.#packedFrom.length;
+  }
+
+  /**
+   * Call it when the oldest packed blocks are synced.
+   * @param count value of `packed` before the sync
+   * @returns the raw file to release for each of them
+   */
+  takeReleased(count: number): number[] {
+    return this.#packedFrom.splice(0, count);
   }
 
   /** Empties the queue when its file is replaced. */

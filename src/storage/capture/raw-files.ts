@@ -28,7 +28,7 @@ import { promisify } from 'node:util';
 import { byteEngine } from '../../../native/byte-engine.ts';
 import { makeFolder } from '../../std/folder.ts';
 import { announceSpare } from '../../std/spare-memory.ts';
-import { syncPath } from '../../std/synced-path.ts';
+import { syncPathAside } from '../../std/synced-path.ts';
 
 /** Location of a block. */
 export interface RawPlace {
@@ -316,12 +316,14 @@ export class RawFiles {
   }
 
   /**
-   * Makes everything written survive a power failure, except files that another call is still syncing.
+   * Makes everything written before the call survive a power failure, except files that another call is still syncing.
+   * Blocks may be staged, written and released meanwhile.
    * @throws the storage's error
    */
   async sync(): Promise<void> {
     for (const file of [...this.#unsynced]) {
-      if (file.isSyncing) continue;
+      // A file that was removed during an earlier step of this loop is closed.
+      if (file.isSyncing || !this.#unsynced.has(file)) continue;
       file.isSyncing = true;
       file.isDirty = false;
       try {
@@ -335,9 +337,13 @@ export class RawFiles {
         this.#settle(file);
       }
     }
-    if (this.#isFolderNew && this.#unsynced.size === 0) {
-      this.#isFolderNew = false;
-      syncPath(this.#folder);
+    if (!this.#isFolderNew) return;
+    this.#isFolderNew = false;
+    try {
+      await syncPathAside(this.#folder);
+    } catch (error) {
+      this.#isFolderNew = true;
+      throw error;
     }
   }
 

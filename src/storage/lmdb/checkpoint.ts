@@ -234,21 +234,29 @@ export class Checkpoints {
 
   /**
    * Waits for a running checkpoint. Then makes a checkpoint of everything committed, unless the last checkpoint already
-   * covers it.
-   * @throws a file system error; Error after `close`. After a failed sync of the file, no checkpoint is possible, and
-   *   every later call throws.
+   * covers it. Commits may continue meanwhile, and belong to the next checkpoint.
+   * @param syncOthers syncs what the committed rows refer to outside this file; runs when it is decided which commits
+   *   the checkpoint covers
+   * @throws a file system error; what `syncOthers` throws; Error after `close`. After a failed sync of the file, no
+   *   checkpoint is possible, and every later call throws.
    */
-  write(): Promise<void> {
-    const written = this.#writing.then(() => this.#write());
+  write(syncOthers?: () => Promise<void>): Promise<void> {
+    const written = this.#writing.then(() => this.#write(syncOthers));
     this.#writing = written.catch(() => undefined);
     return written;
   }
 
-  async #write(): Promise<void> {
+  async #write(syncOthers?: () => Promise<void>): Promise<void> {
     if (this.#failure !== null) throw this.#failure;
     if (this.#isClosed) throw new Error(`${this.#path} is not open`);
-    if (copyNewestHead(this.#file).txn === this.#txn) return;
+    if (copyNewestHead(this.#file).txn === this.#txn) return syncOthers?.();
     const { head, held } = this.#begin();
+    try {
+      await syncOthers?.();
+    } catch (thrown) {
+      held.done();
+      throw thrown;
+    }
     try {
       await sync(this.#file);
     } catch (thrown) {
