@@ -9,6 +9,7 @@ import type { CapturedExchange } from '../../src/domain/exchange.ts';
 import { decodeBlock, draftRecord, encodeBlock, readBlockHead } from '../../src/storage/capture/codec.ts';
 import { CaptureLog, type CaptureLogOptions } from '../../src/storage/capture/log.ts';
 import { CaptureReader } from '../../src/storage/capture/reader.ts';
+import { PATIENCE_MS } from '../fixtures/patience.ts';
 import { makeExchange } from './captured.ts';
 import { makeFolder } from './folder.ts';
 
@@ -256,6 +257,9 @@ describe('the capture log', () => {
     writeFileSync(join(folder, 'capture.1-1.mdb.part'), 'half');
     const second = await openLog(folder);
     expect((await second.append([makeExchange()])).first_id).toBe(2);
+    // `close` would interrupt the seal.
+    const isSealing = () => existsSync(join(folder, 'capture.1-1.sealing.mdb'));
+    await expect.poll(isSealing, { timeout: PATIENCE_MS }).toBe(false);
     await second.close();
     expect(readdirSync(folder).sort()).toEqual([
       'capture.1-1.mdb',
