@@ -203,6 +203,8 @@ function stepHandlers(options: RunOptions): Pick<Handlers, 'start' | 'step' | 'k
 
     keyed_steps(state, request, context) {
       if (!isSeen(state, request.project_id)) return context.refuse(refusal('run_not_found'));
+      if (request.model !== '' && state.facts!.model === '')
+        context.persist({ type: 'named', model: request.model });
       lookUpKeys(state, context.holdReply(), request, context);
     },
   };

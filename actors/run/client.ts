@@ -55,13 +55,17 @@ export class RunClient {
     return this.#ask(scope.org_id, runId, 'step', packStep(scope.project_id, step));
   }
 
-  /** Records steps that telemetry reports. A step whose call was reported before is not recorded again. */
+  /**
+   * Records steps that telemetry reports. A step whose call was reported before is not recorded again.
+   * @param model a run without a model takes this one; '': unknown
+   */
   keyedSteps(
     { org_id, project_id }: RunScope,
     runId: string,
     steps: readonly KeyedStep[],
+    model: string,
   ): Promise<KeyedStepsReply> {
-    return this.#ask(org_id, runId, 'keyed_steps', { project_id, steps });
+    return this.#ask(org_id, runId, 'keyed_steps', { project_id, steps, model });
   }
 
   finish({ org_id, project_id }: RunScope, runId: string, outcome: string): Promise<string> {

@@ -52,6 +52,8 @@ export interface KeyedStepsRequest {
   project_id: string | null;
   /** The steps, which are looked up and recorded together, in this order. */
   steps: readonly KeyedStep[];
+  /** The model that the report names; '': it names none. A run that was started without a model takes this one. */
+  model: string;
 }
 
 export interface KeyedStepsReply {

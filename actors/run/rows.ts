@@ -54,6 +54,8 @@ export function projectRun(state: RunState, event: RunEvent): readonly RowWrite[
         { op: 'put', table: RUN_OUTCOMES, row: [run_id, org_id], value: event.outcome },
       ];
     }
+    case 'named':
+      return putSummaries(state);
     case 'step': // `stepRows`, which need the answer to the step
     case 'told':
     case 'reported': // `stepKeyRow`

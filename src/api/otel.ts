@@ -154,7 +154,7 @@ class Intake {
     };
     let left = OTLP_BOUNDS.steps;
     for (const run of runs) {
-      if (run.steps.length === 0 && run.task === '') continue;
+      if (run.steps.length === 0 && run.task === '' && run.model === '') continue;
       const steps = run.steps.slice(0, left);
       left -= steps.length;
       if (steps.length < run.steps.length)
@@ -182,11 +182,13 @@ class Intake {
     // Start the run before its first tool call is logged, because the task can only be set at the
     // start.
     let isStarted = run.task !== '' && (await this.#start(tenant, run));
+    const model = cut(run.model, RUN_NAME_CHARACTERS);
+    if (steps.length === 0 && model !== '') await this.#nameModel(tenant, run.run_id, model);
     for (let from = 0; from < steps.length; from += OTLP_BOUNDS.steps_at_once) {
       const some = steps
         .slice(from, from + OTLP_BOUNDS.steps_at_once)
         .map(({ key, told_by, call, step }) => ({ key, told_by, call, step: boundStep(step) }));
-      const log = () => this.#runs.keyedSteps(tenant, run.run_id, some);
+      const log = () => this.#runs.keyedSteps(tenant, run.run_id, some, model);
       const { refused } = await log().catch(async (thrown: unknown) => {
         const isMissing = thrown instanceof CatalogueError && thrown.code === 'not_found';
         if (!isMissing || isStarted) throw thrown;
@@ -195,6 +197,16 @@ class Intake {
       });
       if (refused > 0) reject(refused, `Run ${run.run_id}: ${RUN_REFUSALS.run_finished}`);
     }
+  }
+
+  /**
+   * Tells a run its model. Agents send prompts and the first answers in different requests, so a run is often started
+   * before its model is known. Does nothing if there is no such run, because its first step will start it.
+   */
+  async #nameModel(tenant: Tenant, runId: string, model: string): Promise<void> {
+    await this.#runs.keyedSteps(tenant, runId, [], model).catch((thrown: unknown) => {
+      if (!(thrown instanceof CatalogueError) || thrown.code !== 'not_found') throw thrown;
+    });
   }
 
   /**

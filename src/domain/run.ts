@@ -68,6 +68,8 @@ export type RunEvent =
   | { type: 'told' }
   /** Telemetry reported calls, some of which may already be steps. */
   | { type: 'reported' }
+  /** Telemetry named the model of a run that was started without one. */
+  | { type: 'named'; model: string }
   /** Steps of the finished run were put into one row. */
   | { type: 'gathered' }
   /** The run was deleted: it is hidden from now on, and its steps are deleted in portions. */
@@ -151,6 +153,8 @@ export function applyRunEvent(state: RunState, event: RunEvent): RunState {
       return { ...state, told_at: state.steps };
     case 'reported':
       return { ...state, reports: state.reports + 1 };
+    case 'named':
+      return { ...state, facts: { ...state.facts!, model: event.model } };
     case 'gathered':
       return state;
     case 'deleting':

@@ -139,10 +139,10 @@ class RunUnderTest {
   }
 
   /** Sends steps that have keys instead of indices. @returns reads the answer, which exists after the look-up */
-  sendKeyed(keys: string[], projectId: string | null = null): () => KitAnswer {
+  sendKeyed(keys: string[], projectId: string | null = null, model = ''): () => KitAnswer {
     const { step_index: _, ...step } = makeStep(0);
     const steps = keys.map((key) => ({ key, told_by: 'span' as const, call: '', step }));
-    const answer = this.kit.ask('keyed_steps', { project_id: projectId, steps });
+    const answer = this.kit.ask('keyed_steps', { project_id: projectId, steps, model });
     return () => (answer.type === 'held' ? this.kit.answerTo(answer.token) : answer);
   }
 
@@ -409,6 +409,18 @@ describe('a step', () => {
     expect(readValue(late)).toEqual({ recorded: 0, refused: 1 });
     expect(codeOf(subject.sendKeyed(['a'], 'proj_b')())).toBe('run_not_found');
     expect(subject.state).toMatchObject({ steps: 4 });
+  });
+
+  it('names the model of a run that was started without one, once', async () => {
+    const subject = new RunUnderTest();
+    await subject.start(makeStart({ model: '' }));
+    for (const model of ['', 'first', 'second']) {
+      subject.sendKeyed([], null, model);
+      await subject.settle();
+    }
+    subject.kit.restart();
+    expect(subject.state.facts).toMatchObject({ model: 'first' });
+    expect(subject.tables.get('runs', ['org_a', 'proj_a', 'run-1'])).toMatchObject({ model: 'first' });
   });
 
   it('is refused by a run that was not started, is finished, or belongs to another project', async () => {

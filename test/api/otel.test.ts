@@ -112,6 +112,35 @@ describe.each([
     ]);
   });
 
+  it('names the model of a run whose prompt came in an earlier request', async () => {
+    for (const [at, parts] of [
+      [
+        'step',
+        [
+          [0, 1],
+          [1, 5],
+        ],
+      ],
+      [
+        'answer',
+        [
+          [0, 1],
+          [1, 4],
+          [4, 5],
+        ],
+      ],
+    ] as const) {
+      const session = `later-${at}-${form}-${compression}`;
+      for (const [from, to] of parts) {
+        const events = claudeCodeEvents(session).slice(from, to);
+        const logs = await makeLogs('com.anthropic.claude_code.events', {}, events);
+        expect(await exportLogs(logs, target({ form, compression }))).toEqual({ code: 0, error: '' });
+      }
+      const { run } = await readRun(session);
+      expect(run, at).toMatchObject({ model: 'claude-demo-large', task: 'Where is it?', steps: 1 });
+    }
+  });
+
   it('makes steps of tool spans of the GenAI conventions, in order of time', async () => {
     const session = `genai-${form}-${compression}`;
     const spans = await makeSpans('an.agent', { 'svc.task_profile': 'qa' }, (tracer) => {
