@@ -45,11 +45,23 @@ export const PRICE_SOURCES: readonly PriceSource[] = [
   },
   {
     provider: 'Anthropic',
-    read_on: '2026-09-29',
+    read_on: '2026-12-01',
     page: 'https://platform.claude.com/docs/en/about-claude/pricing',
-    source: 'uttamdeb/agent-telemetry, release notes of v1.6.4',
+    source:
+      'the catalogue of models in @anthropic-ai/claude-code 2.1.332, from which Claude Code computes its costs',
     prices: {
-      'claude-sonnet-5-5': { input: 2, output: 10 },
+      'claude-fable-5-1': { input: 10, output: 50, cache_read: 0.25 },
+      'claude-fable-5-2': { input: 8, output: 40, cache_read: 0.2 },
+      'claude-mythos-5': { input: 10, output: 50 },
+      'claude-mythos-5-1': { input: 10, output: 50, cache_read: 0.25 },
+      'claude-mythos-5-2': { input: 8, output: 40, cache_read: 0.2 },
+      'claude-opus-5-5': { input: 4, output: 20, cache_read: 0.2 },
+      'claude-sonnet-5-5': { input: 2, output: 10, cache_read: 0.1 },
+      'claude-haiku-5-5': {
+        input: 0.1,
+        output: 0.5,
+        above: { tokens: 100_000, input: 0.5, output: 2.5 },
+      },
     },
   },
   {

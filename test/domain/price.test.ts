@@ -139,4 +139,16 @@ describe('the shipped price table', () => {
     const all = PRICE_SOURCES.flatMap(({ prices }) => Object.keys(prices));
     expect(new Set(all).size).toBe(all.length);
   });
+
+  it('gives the cost that Claude Code 2.1.332 reported for a session', () => {
+    const opus = findPrice(SHIPPED_PRICES, 'claude-opus-5-5')!;
+    const usage = {
+      input_tokens: 54,
+      output_tokens: 160,
+      cache_read_tokens: 63_000,
+      cache_write_tokens: 1_920,
+    };
+    expect(costOfUsage({ ...usage, cache_write_1h_tokens: null }, opus)).toBeCloseTo(0.025_616, 9);
+    expect(opus.guessed).toBeUndefined();
+  });
 });
