@@ -189,13 +189,15 @@ export class StepReader {
       if (role === 'assistant') continue;
       for (const block of content)
         if (block.type === 'text') text = text === '' ? block.text : `${text}\n${block.text}`;
+        else if (block.type === 'other') this.hasUnread = true;
     }
     return text;
   }
 
   #readTask(): string {
     for (let at = 0; at < this.#taskEnd; at++)
-      if (this.#messages[at]!.content.some(({ type }) => type === 'media')) this.hasUnread = true;
+      if (this.#messages[at]!.content.some(({ type }) => type === 'media' || type === 'other'))
+        this.hasUnread = true;
     return readTask(this.#messages, this.#taskEnd);
   }
 

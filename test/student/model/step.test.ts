@@ -289,6 +289,20 @@ describe('a digest of a step', () => {
     };
     expect(digest([{ role: 'user', content: [image] }]).unsupported).not.toBe('');
     expect(digest([user('Hi')]).unsupported).toBe('');
+    // Also at later steps, if the block is in the task or in an earlier request of the user.
+    const unknown: TurnMessage = {
+      role: 'user',
+      content: [
+        { type: 'other', name: 'hologram', value: {} },
+        { type: 'text', text: 'Look' },
+      ],
+    };
+    for (const said of [image, ...unknown.content.slice(0, 1)])
+      expect(digest([{ role: 'user', content: [said] }, assistant, user('And then?')]).unsupported).not.toBe(
+        '',
+      );
+    expect(digest([user('Hi'), assistant, unknown, assistant, user('And then?')]).unsupported).not.toBe('');
+    expect(digest([user('Hi'), assistant, user('And then?')]).unsupported).toBe('');
     const forced = digest([user('Hi')], {
       tool_choice: { mode: 'tool', names: ['refund'], parallel: false },
     });
