@@ -22,12 +22,30 @@ interface GatewayClient {
 }
 
 const PROVIDER_KEY = 'provider-key';
+/** Codex's own choice. Such a model gets its tools as an item of the input, and calls the shell from JavaScript. */
+const NEWER_MODEL = 'gpt-6.2-sol';
 
 export async function gatewayClients(): Promise<GatewayClient[]> {
-  const [claude, openai, gemini, open] = await Promise.all([claudeCode(), codex(), geminiCli(), opencode()]);
+  const [claude, openai, newer, gemini, open] = await Promise.all([
+    claudeCode(),
+    codex(),
+    codex(NEWER_MODEL),
+    geminiCli(),
+    opencode(),
+  ]);
   return [
     { ...claude, session_header: 'x-claude-code-session-id', is_provable: true },
     { ...openai, session_header: 'thread-id', is_provable: true },
+    {
+      ...newer,
+      name: `codex with ${NEWER_MODEL}`,
+      session_header: 'thread-id',
+      is_provable: true,
+      shell: (command) => ({
+        name: 'exec',
+        input: `const { output } = await tools.exec_command(${JSON.stringify({ cmd: command })}); text(output);`,
+      }),
+    },
     gemini,
     open,
   ];

@@ -9,6 +9,7 @@ import {
   type SessionEnd,
 } from './client-session.ts';
 import { type InstalledClient, installClient } from './installed-client.ts';
+import type { TaskTools } from './session-tasks.ts';
 
 /** A session that has ended. */
 export interface Session extends SessionEnd {
@@ -25,6 +26,8 @@ export interface KnownClient {
   settings(home: ClientPlace): string;
   /** A call of the client's shell tool, for a script of the provider. */
   shell(command: string): ScriptedToolCall;
+  /** Calls of the client's tools for files, for a script of the provider. @param folder the session's folder */
+  files(folder: string): Omit<TaskTools, 'shell'>;
   /** A call of an MCP server's tool. */
   mcpTool(server: string, tool: string, input: Record<string, unknown>): ScriptedToolCall;
   /**
@@ -58,6 +61,17 @@ export async function claudeCode(): Promise<KnownClient> {
     installed,
     settings: ({ work }) => join(work, '.claude', 'settings.json'),
     shell: (command) => ({ name: 'Bash', input: { command, description: 'Runs it.' } }),
+    files: (folder) => ({
+      read: (path) => ({ name: 'Read', input: { file_path: join(folder, path) } }),
+      edit: (path, old_string, new_string) => ({
+        name: 'Edit',
+        input: { file_path: join(folder, path), old_string, new_string },
+      }),
+      write: (path, line) => ({
+        name: 'Write',
+        input: { file_path: join(folder, path), content: `${line}\n` },
+      }),
+    }),
     mcpTool: (server, tool, input) => ({ name: `mcp__${server}__${tool}`, input }),
     lacks: () => false,
     ask: async (home, prompt, provider, env = {}, more = []) => {
@@ -73,7 +87,7 @@ export async function claudeCode(): Promise<KnownClient> {
       const end = await runClient(
         installed,
         home,
-        [...words, ...more, '--allowedTools', 'Bash,Agent,mcp__understudy'],
+        [...words, ...more, '--allowedTools', 'Bash,Read,Edit,Write,Agent,mcp__understudy'],
         { ...CLAUDE_SETTINGS, ANTHROPIC_BASE_URL: provider, ANTHROPIC_API_KEY: PROVIDER_KEY, ...env },
       );
       const result = readJsonLines(end.stdout).find(({ type }) => type === 'result');
@@ -83,13 +97,20 @@ export async function claudeCode(): Promise<KnownClient> {
   };
 }
 
-export async function codex(): Promise<KnownClient> {
+/** @param model its name decides in which form Codex declares its tools: a newer one gets them in the input */
+export async function codex(model = 'gpt-demo-large'): Promise<KnownClient> {
   const installed = await installClient('codex');
+  const shell = (command: string): ScriptedToolCall => ({ name: 'exec_command', input: { cmd: command } });
   return {
     name: 'codex',
     installed,
     settings: ({ home }) => join(home, '.codex', 'hooks.json'),
-    shell: (command) => ({ name: 'exec_command', input: { cmd: command } }),
+    shell,
+    files: () => ({
+      read: (path) => shell(`cat ${path}`),
+      edit: (path, from, to) => shell(`sed -i 's/${from}/${to}/' ${path} && cat ${path}`),
+      write: (path, line) => shell(`echo '${line}' > ${path} && cat ${path}`),
+    }),
     mcpTool: (server, tool, input) => ({ name: tool, namespace: `mcp__${server}`, input }),
     lacks: (server, tools) => !tools.includes(`mcp__${server}`),
     ask: async (home, prompt, provider, env = {}, more = []) => {
@@ -99,7 +120,7 @@ export async function codex(): Promise<KnownClient> {
         home,
         [
           ...['exec', '--json', '--skip-git-repo-check', '--dangerously-bypass-approvals-and-sandbox'],
-          ...['--dangerously-bypass-hook-trust', '-m', 'gpt-demo-large'],
+          ...['--dangerously-bypass-hook-trust', '-m', model],
           ...['-c', 'model_provider="fake"', '-c', `model_providers.fake=${model_provider}`, ...more],
           prompt,
         ],

@@ -18,7 +18,15 @@ interface SessionTask {
   changed: Record<string, string>;
 }
 
-type Shell = (command: string) => ScriptedToolCall;
+/** The calls with which a client's model works on files. Paths are relative to the session's folder. */
+export interface TaskTools {
+  shell(command: string): ScriptedToolCall;
+  read(path: string): ScriptedToolCall;
+  /** Replaces a text that is in the file once. */
+  edit(path: string, from: string, to: string): ScriptedToolCall;
+  /** Writes a file of one line. */
+  write(path: string, line: string): ScriptedToolCall;
+}
 
 const WORDS =
   'amber birch cedar delta ember fjord grove haven inlet jetty knoll larch maple north ocean'.split(' ');
@@ -127,8 +135,8 @@ export function layOut(task: SessionTask, folder: string): void {
  * @param asked all texts of the user
  * @param results all tool results, in order
  */
-export function decideTask(asked: string, results: readonly string[], shell: Shell): ScriptedAnswer {
-  const call = (...commands: string[]): ScriptedAnswer => ({ tool_calls: commands.map(shell) });
+export function decideTask(asked: string, results: readonly string[], tools: TaskTools): ScriptedAnswer {
+  const call = (...tool_calls: ScriptedToolCall[]): ScriptedAnswer => ({ tool_calls });
   const find = (pattern: RegExp, text = asked): string[] | null => pattern.exec(text)?.slice(1) ?? null;
   const value = (key: string, text: string): string =>
     find(new RegExp(`"${key}":"?([^",}]*)`), text)?.[0] ?? '?';
@@ -136,46 +144,44 @@ export function decideTask(asked: string, results: readonly string[], shell: She
 
   const service = find(/the service ([\w-]+) listen on/);
   if (service !== null) {
-    if (results.length === 0) return call(`cat config/${service[0]}.json`);
+    if (results.length === 0) return call(tools.read(`config/${service[0]}.json`));
     return { text: `${service[0]} listens on port ${value('port', first)}.` };
   }
   const folder = find(/owns the folder ([\w-]+)\?/);
   if (folder !== null) {
-    if (results.length === 0) return call(`cat owners/${folder[0]}.json`);
+    if (results.length === 0) return call(tools.read(`owners/${folder[0]}.json`));
     return { text: `${value('owner', first)} owns ${folder[0]}: write to ${value('mail', first)}.` };
   }
   const version = find(/of the package ([\w-]+) to ([\d.]+)\./);
   if (version !== null) {
     const [pack, to] = version;
     const path = `packages/${pack}.json`;
-    if (results.length === 0) return call(`cat ${path}`);
+    if (results.length === 0) return call(tools.read(path));
     if (results.length > 1) return { text: `The package ${pack} is at version ${to} now.` };
-    return call(
-      `sed -i 's/"version":"${value('version', first)}"/"version":"${to}"/' ${path} && cat ${path}`,
-    );
+    return call(tools.edit(path, `"version":"${value('version', first)}"`, `"version":"${to}"`));
   }
   const line = find(/Write the line "([^"]*)" to the file ([\w.-]+)\./);
   if (line !== null) {
-    if (results.length === 0) return call(`echo '${line[0]}' > ${line[1]} && cat ${line[1]}`);
+    if (results.length === 0) return call(tools.write(line[1]!, line[0]!));
     return { text: `The file ${line[1]} says "${line[0]}" now.` };
   }
   const job = find(/Did the job ([\w-]+) pass/);
   if (job !== null) {
-    if (results.length === 0) return call(`cat jobs/${job[0]}.json`);
+    if (results.length === 0) return call(tools.read(`jobs/${job[0]}.json`));
     if (results.length > 1) return { text: `No: ${job[0]} ended with code ${value('code', second)}.` };
     return value('state', first) === 'failed'
-      ? call(`tail -n 1 ${value('log', first)}`)
+      ? call(tools.shell(`tail -n 1 ${value('log', first)}`))
       : { text: `Yes, ${job[0]} passed.` };
   }
   const called = find(/the function (\w+) defined/);
   if (called !== null) {
-    if (results.length === 0) return call(`grep -rn 'def ${called[0]}' src`);
+    if (results.length === 0) return call(tools.shell(`grep -rn 'def ${called[0]}' src`));
     const [file, at] = find(/(src\/[\w-]+\.py):(\d+):/, first) ?? [];
     return { text: `${called[0]} is defined in ${file}, line ${at}.` };
   }
   const files = find(/lines have ([\w.]+) and ([\w.]+)\?/);
   if (files === null) return { text: 'I have nothing to do.' };
-  if (results.length === 0) return call(...files.map((file) => `wc -l < ${file}`));
+  if (results.length === 0) return call(...files.map((file) => tools.shell(`wc -l < ${file}`)));
   const counts = results.map((result) => result.trim().split('\n').at(-1));
   return { text: `${files[0]} has ${counts[0]} lines, ${files[1]} has ${counts[1]}.` };
 }

@@ -3,6 +3,7 @@
  * command line learns from them, and new sessions are served as that round promised. The model is a fake that knows the
  * tasks, and is the oracle for each answer of the student. The gateway is a separate process.
  */
+import { hash } from 'node:crypto';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -68,6 +69,11 @@ function readSession(body: JsonObject): { asked: string; results: string[] } {
   return { asked: asked.join('\n'), results: calls.map((id) => results.get(id) ?? '') };
 }
 
+/** Finds the session's folder in the model's input; '' for a client that tells the folder in another way. */
+function findFolder(body: JsonObject): string {
+  return /Primary working directory: (.+?)(?:\\n|")/.exec(JSON.stringify(body.messages ?? []))?.[1] ?? '';
+}
+
 /** A client with everything that a student needs to serve it. */
 class TaughtClient {
   readonly client: KnownClient;
@@ -78,6 +84,10 @@ class TaughtClient {
   socket!: ResponsesSocket;
   gateway!: CliChild;
   url = '';
+  /** The ids of the sessions so far. */
+  readonly sessions: string[] = [];
+  /** Milliseconds that the sessions took in all. */
+  took_ms = 0;
 
   constructor(client: KnownClient) {
     this.client = client;
@@ -96,7 +106,8 @@ class TaughtClient {
     // A summarized session knows only the content of the summary.
     const [, known] = /It comes to this: (.*)\n?/.exec(asked) ?? [];
     if (known !== undefined) return { text: known };
-    const answer = decideTask(asked, results, this.client.shell);
+    const { shell } = this.client;
+    const answer = decideTask(asked, results, { shell, ...this.client.files(findFolder(body)) });
     return CHECKPOINT.test(asked) ? { text: `It comes to this: ${answer.text}` } : answer;
   }
 
@@ -127,7 +138,10 @@ class TaughtClient {
     const work = join(this.home.work, `session-${nth}`);
     mkdirSync(work);
     layOut(task, work);
+    const begun = performance.now();
     const session = await this.client.ask({ home: this.home.home, work }, task.prompt, this.url, {}, more);
+    this.took_ms += performance.now() - begun;
+    this.sessions.push(session.id);
     expect(session, `session ${nth}: ${session.stderr}`).toMatchObject({ code: 0, answer: task.answer });
     for (const [path, content] of Object.entries(task.changed))
       expect(readFileSync(join(work, path), 'utf8'), `${path} of session ${nth}`).toBe(content);
@@ -194,6 +208,19 @@ for (const client of await Promise.all([claudeCode(), codex()])) {
     }, ALL_SESSIONS_MS);
     afterAll(() => taught[Symbol.asyncDispose]());
 
+    it('has one golden run for each session, and reaches the provider with the bytes that it sent', async () => {
+      const reader = await taught.open();
+      const records = [...reader.summaries()];
+      expect(new Set(records.map(({ run_id }) => run_id))).toEqual(new Set(taught.sessions));
+      for (const run of taught.sessions)
+        expect(summarizeRun(reader, run), run).toMatchObject({ golden: true, reasons: [], errors: 0 });
+      const digest = (body: Uint8Array): string => hash('sha256', body);
+      const sent = records
+        .filter(({ served_by }) => served_by !== 'student')
+        .map(({ id }) => digest(reader.copy(id)!.request_body));
+      expect(sent.sort()).toEqual(taught.provider.requests.map(({ body }) => digest(body)).sort());
+    });
+
     it('is served what the round promised, without an error', async () => {
       const { measured } = readManifest(
         readFileSync(join(taught.student, 'manifest.json'), 'utf8'),
@@ -220,7 +247,7 @@ for (const client of await Promise.all([claudeCode(), codex()])) {
       expect(ledger.reduce((sum, day) => sum + day.served, 0)).toBe(served);
       const [reported, live] = [measured.served / measured.steps, served / (served + asked)];
       const deviation = Math.sqrt(reported * (1 - reported) * (1 / measured.steps + 1 / (served + asked)));
-      const figures = `${served} of ${served + asked} live, ${measured.served} of ${measured.steps} reported, ${JSON.stringify(fallbacks)}\n${report}`;
+      const figures = `${served} of ${served + asked} live, ${measured.served} of ${measured.steps} reported, ${JSON.stringify(fallbacks)}, ${Math.round(taught.took_ms / taught.sessions.length)} ms for a session\n${report}`;
       process.stderr.write(`${client.name}: ${figures.split('\n')[0]}\n`);
       // The client draws the ids of its sessions at random, and the ids decide which sessions are held out. With so few
       // sessions, three errors exclude a whole kind.
