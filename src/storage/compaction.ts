@@ -1,11 +1,11 @@
 /**
- * Rewrites the databases of DATA_DIR without deleted content. At its start, before a thread opens the files, the
- * service compacts those that are marked as containing deleted content (lmdb/deletion-mark.ts); `understudy compact`
- * compacts both files. Main thread.
+ * Rewrites the databases of DATA_DIR without deleted content and unused pages. At its start, before a thread opens the
+ * files, the service compacts those that are marked as containing deleted content (lmdb/deletion-mark.ts), and those
+ * that are mostly unused; `understudy compact` compacts both files. Main thread.
  */
 import { existsSync, statSync } from 'node:fs';
 import { isThere, namePlace, refuseWithoutRoom } from '../std/file-place.ts';
-import { type Compacted, compactStoreFile, hasDeletions } from './lmdb/store-file.ts';
+import { type Compacted, compactStoreFile, hasDeletions, measureStoreFile } from './lmdb/store-file.ts';
 import { databasePaths, refuseShared, tryStores } from './lmdb/stores.ts';
 import { describePlan, planPath } from './plan-file.ts';
 import { refuseHalfRestored } from './restore-marker.ts';
@@ -16,6 +16,9 @@ export class CompactionError extends Error {
   override readonly name = 'CompactionError';
 }
 
+/** A file with fewer unused bytes is not compacted for their sake. */
+const UNUSED_BYTES_MIN = 32 << 20;
+
 /** A marked file that was not compacted, and why. */
 interface PutOff {
   path: string;
@@ -23,27 +26,40 @@ interface PutOff {
 }
 
 /**
- * Compacts the files that are marked as containing deleted content. Must run after {@link tryStores}, while no thread
- * or process has the files open. A file that cannot be compacted now keeps its mark and works as before.
- * @param maxBytes a larger file is left to `understudy compact`, because it would delay the start too long
+ * Compacts the files that are marked as containing deleted content, and those that are mostly unused. Must run after
+ * {@link tryStores}, while no thread or process has the files open. A file that cannot be compacted now works as before,
+ * and keeps its mark.
+ * @param maxBytes more bytes are left to `understudy compact`, because copying them would delay the start too long
+ * @returns the compacted files, and marked files that were not compacted
  */
-export async function compactMarked(
+export async function compactAtStart(
   files: readonly string[],
   maxBytes: number,
 ): Promise<{ done: Compacted[]; put_off: PutOff[] }> {
   const done: Compacted[] = [];
   const put_off: PutOff[] = [];
   for (const path of files) {
+    let isMarked = true;
     try {
-      if (!(await hasDeletions(path))) continue;
-      if (statSync(path).size > maxBytes)
+      isMarked = await hasDeletions(path);
+      if (!isMarked && !(await isMostlyUnused(path, maxBytes))) continue;
+      if (isMarked && statSync(path).size > maxBytes)
         put_off.push({ path, why: `the file is larger than ${maxBytes} bytes` });
       else done.push(await compactWithRoom(path));
     } catch (thrown) {
-      put_off.push({ path, why: (thrown as Error).message });
+      if (isMarked) put_off.push({ path, why: (thrown as Error).message });
     }
   }
   return { done, put_off };
+}
+
+/**
+ * Whether most of a file is unused, so that a copy is worth its time. While many runs are written, pages that the last
+ * checkpoint refers to cannot be reused, so runs.mdb grows to several times its content.
+ */
+async function isMostlyUnused(path: string, maxBytes: number): Promise<boolean> {
+  const { bytes, unused_bytes } = await measureStoreFile(path);
+  return unused_bytes >= UNUSED_BYTES_MIN && unused_bytes * 2 > bytes && bytes - unused_bytes <= maxBytes;
 }
 
 /**

@@ -9,7 +9,7 @@ import type { Config } from '../config.ts';
 import { CLAIM_PATIENCE_MS } from '../limits.ts';
 import type { Log } from '../log.ts';
 import { makeFolder } from '../std/folder.ts';
-import { compactMarked } from '../storage/compaction.ts';
+import { compactAtStart } from '../storage/compaction.ts';
 import { type DatabasePaths, databasePaths, refuseShared, tryStores } from '../storage/lmdb/stores.ts';
 import { settlePlan } from '../storage/rekey-plan.ts';
 import { refuseHalfRestored } from '../storage/restore-marker.ts';
@@ -17,8 +17,8 @@ import { claimWriter, type WriterClaim, WriterClaimedError } from '../storage/wr
 import { explainCapture } from './capture-start.ts';
 
 /**
- * Maximum size of a database with deleted content that is compacted at the start. Compacting it
- * takes a few seconds.
+ * Maximum size of a database with deleted content that is compacted at the start, and maximum content of one that is
+ * mostly unused. Compacting it takes a few seconds.
  */
 const COMPACTED_AT_START_BYTES = 256 << 20;
 
@@ -58,7 +58,7 @@ export class ProcessClaims {
           { data_dir },
           'the machine stopped while the service ran: runs.mdb has returned to its last checkpoint, at most a second before the stop',
         );
-      if (!isShared) await compactDeleted([paths.main, paths.runs], this.#log);
+      if (!isShared) await compactFiles([paths.main, paths.runs], this.#log);
     }
     if (!capture) return;
     await this.#hold(await claimCapture(kept.db, this.#log, this.#signal));
@@ -102,12 +102,14 @@ function refuseOtherKind(isShared: boolean, dataDir: string, { main, runs }: Dat
 }
 
 /**
- * Compacts databases before they are opened, if content was deleted from them since the last compaction. A
- * database that is too large, or cannot be compacted, still contains the deleted content; the log says so.
+ * Compacts databases before they are opened, if content was deleted from them since the last compaction, or if they are
+ * mostly unused. A database with deleted content that is too large, or cannot be compacted, still contains this
+ * content; the log says so.
  */
-async function compactDeleted(files: readonly string[], log: Log): Promise<void> {
-  const { done, put_off } = await compactMarked(files, COMPACTED_AT_START_BYTES);
-  for (const compacted of done) log.info(compacted, 'deleted content was removed from the database file');
+async function compactFiles(files: readonly string[], log: Log): Promise<void> {
+  const { done, put_off } = await compactAtStart(files, COMPACTED_AT_START_BYTES);
+  for (const compacted of done)
+    log.info(compacted, 'the database file was rewritten without deleted content and unused pages');
   for (const { path, why } of put_off)
     log.warn(
       { path, why },

@@ -13,7 +13,7 @@ import { FEEDBACK } from '../../src/storage/accounts/feedback.ts';
 import { INVITATIONS } from '../../src/storage/accounts/invitations.ts';
 import { PROFILES } from '../../src/storage/accounts/profiles.ts';
 import { PROJECTS } from '../../src/storage/accounts/projects.ts';
-import { compactData, compactMarked } from '../../src/storage/compaction.ts';
+import { compactAtStart, compactData } from '../../src/storage/compaction.ts';
 import { hasDeletions } from '../../src/storage/lmdb/store-file.ts';
 import { closeStores, databasePaths, openStores, tryStores } from '../../src/storage/lmdb/stores.ts';
 import { LmdbTables } from '../../src/storage/lmdb/tables.ts';
@@ -103,7 +103,7 @@ it('a compaction that is killed before any of its file operations leaves all dat
     expect(kill(folder, at).signal, `operation ${at}`).toBe('SIGKILL');
     await tryStores(databasePaths(folder));
     await check(folder, null);
-    await compactMarked(filesOf(databasePaths(folder)), Number.MAX_SAFE_INTEGER);
+    await compactAtStart(filesOf(databasePaths(folder)), Number.MAX_SAFE_INTEGER);
     expect(filesWith(folder, CANARY), `operation ${at}`).toEqual([]);
     expect(
       readdirSync(folder).filter((name) => name.includes('.new')),
@@ -113,6 +113,38 @@ it('a compaction that is killed before any of its file operations leaves all dat
 });
 
 const filesOf = ({ main, runs }: { main: string; runs: string }) => [main, runs];
+
+describe('a file with unused pages', () => {
+  it.each([
+    [40, true],
+    [20, false],
+  ])('of %i MiB is compacted at the start: %s', async (mebibytes, isCompacted) => {
+    const paths = databasePaths(makeFolder());
+    await tryStores(paths);
+    const tables = new LmdbTables(paths.runs, 'process');
+    const rows = mebibytes * 16;
+    const value = 'x'.repeat(64 << 10);
+    await tables.transact((tx) => {
+      for (let n = 0; n < rows; n++) tx.write({ op: 'put', table: 'traces_unfinished', row: [n], value });
+    });
+    await tables.transact((tx) => {
+      for (let n = 1; n < rows; n++) tx.write({ op: 'remove', table: 'traces_unfinished', row: [n] });
+    });
+    await tables.close();
+    expect(await hasDeletions(paths.runs)).toBe(false);
+    // The content of a file that is compacted must not be larger than this.
+    expect(await compactAtStart([paths.runs], 10_000)).toEqual({ done: [], put_off: [] });
+    const { done, put_off } = await compactAtStart([paths.runs], 1e6);
+    expect({ files: done.map(({ path }) => path), put_off }).toEqual({
+      files: isCompacted ? [paths.runs] : [],
+      put_off: [],
+    });
+    expect(statSync(paths.runs).size > 1e6).toBe(!isCompacted);
+    const again = new LmdbTables(paths.runs, 'process');
+    expect([...again.range<string>('traces_unfinished', { prefix: [] })]).toEqual([{ row: [0], value }]);
+    await again.close();
+  });
+});
 
 describe('the mark of deletions', () => {
   it.each([
@@ -143,12 +175,12 @@ describe('the mark of deletions', () => {
     await change('put', 'a');
     await change('remove', 'missing');
     expect(await hasDeletions(paths.main)).toBe(false);
-    expect((await compactMarked(filesOf(paths), 1e9)).done).toEqual([]);
+    expect((await compactAtStart(filesOf(paths), 1e9)).done).toEqual([]);
     await change('remove', 'a');
     expect(await hasDeletions(paths.main)).toBe(true);
     const put_off = [{ path: paths.main, why: expect.stringContaining('larger than 100 bytes') }];
-    expect(await compactMarked(filesOf(paths), 100)).toEqual({ done: [], put_off });
-    expect((await compactMarked(filesOf(paths), 1e9)).done).toHaveLength(1);
+    expect(await compactAtStart(filesOf(paths), 100)).toEqual({ done: [], put_off });
+    expect((await compactAtStart(filesOf(paths), 1e9)).done).toHaveLength(1);
     expect(await hasDeletions(paths.main)).toBe(false);
   });
 

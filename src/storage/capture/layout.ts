@@ -39,6 +39,7 @@ import { namePlace } from '../../std/file-place.ts';
 import { Checkpoints, needsRestore, restoreCheckpoint } from '../lmdb/checkpoint.ts';
 import { checkFileHead, checkRoom, FileHeadError } from '../lmdb/file-head.ts';
 import { openForWriting } from '../lmdb/newest-commit.ts';
+import { measureFile } from '../lmdb/page-count.ts';
 import {
   checkSealing,
   copySealing,
@@ -207,31 +208,7 @@ function openTables(
  * fast.
  */
 export function measurePages({ root, raw }: CaptureEnv): { bytes: number; unused_bytes: number } {
-  const stats = root.getStats() as unknown as RootStats;
-  const tables = raw.map((table) => table.getStats() as unknown as TableStats);
-  const used = [stats, stats.free, ...tables].reduce((sum, table) => sum + countPages(table), HEAD_PAGES);
-  const pages = stats.lastPageNumber + 1;
-  return { bytes: pages * stats.pageSize, unused_bytes: Math.max(0, pages - used) * stats.pageSize };
-}
-
-/** LMDB's counts of a table's pages, as lmdb-js names them; it does not declare them. */
-interface TableStats {
-  treeBranchPageCount: number;
-  treeLeafPageCount: number;
-  overflowPages: number;
-}
-
-interface RootStats extends TableStats {
-  pageSize: number;
-  lastPageNumber: number;
-  free: TableStats;
-}
-
-/** The pages of the two heads. */
-const HEAD_PAGES = 2;
-
-function countPages({ treeBranchPageCount, treeLeafPageCount, overflowPages }: TableStats): number {
-  return treeBranchPageCount + treeLeafPageCount + overflowPages;
+  return measureFile(root, raw);
 }
 
 /** Finds the key of the file: the configured one, or the other key of a change in progress (capture-keys.ts). */

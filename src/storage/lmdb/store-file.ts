@@ -12,6 +12,7 @@ import { removeCheckpoint } from './checkpoint.ts';
 import { DELETION_MARK, hasMark, listTables, openMarks } from './deletion-mark.ts';
 import { checkRoom } from './file-head.ts';
 import { draftPath, waitForWriter } from './file-replacement.ts';
+import { measureFile } from './page-count.ts';
 import { markChecksums, openCodec, SEALING, SealedTable, type ValueCodec } from './sealed-table.ts';
 
 const MAX_NAMED = 128;
@@ -56,6 +57,17 @@ export async function hasDeletions(path: string): Promise<boolean> {
   const root = openRoot(path, true);
   try {
     return hasMark(openMarks(root));
+  } finally {
+    await root.close();
+  }
+}
+
+/** Measures the size of a file, and how much of it is in pages that no table uses. */
+export async function measureStoreFile(path: string): Promise<{ bytes: number; unused_bytes: number }> {
+  const root = openRoot(path, true);
+  try {
+    const tables = listTables(root).map((name) => root.openDB<Buffer, Buffer>({ name, ...BYTES }));
+    return measureFile(root, tables);
   } finally {
     await root.close();
   }
