@@ -67,8 +67,19 @@ export class ComputePool {
    */
   readonly run: ComputeTask = async (task, input) => {
     if (task === CHANNEL_TASK) return this.#openLine();
+    if (task === PING_TASK) return this.#pingAll();
     return this.#run({ task, input });
   };
+
+  /**
+   * Pings every thread, because the pool does not know which thread serves a direct channel. The pool gives a call to a
+   * thread without a running call, so each idle thread gets one.
+   */
+  async #pingAll(): Promise<null> {
+    const pings = this.#pool.threads.map(() => this.#run({ task: PING_TASK, input: null }));
+    await Promise.all(pings);
+    return null;
+  }
 
   /**
    * Opens a channel whose other end a pool thread serves. @returns this end, which may be transferred to another thread

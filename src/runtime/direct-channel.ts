@@ -3,9 +3,8 @@
  * not pass through the main thread, so each call wakes one thread instead of three. If the pool thread ends, running
  * calls fail, and the next call opens another channel. Any thread calls; the other end is in a pool thread.
  *
- * The pool does not see these calls. So after a call that takes too long, the channel makes another call through the
- * pool. If the pool gives that call to a thread that hangs, the call exceeds its deadline, and the pool terminates the
- * thread.
+ * The pool does not see these calls. So after a call that takes too long, the channel asks the pool to ping its threads.
+ * The ping of a thread that hangs exceeds the deadline of the pool's calls, and the pool terminates that thread.
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { ComputeTask } from './actor-thread.ts';

@@ -10,10 +10,10 @@ afterEach(async () => {
   for (const each of closing.splice(0).reverse()) await each.close();
 });
 
-function createPool(deadlineMs = 20_000): ComputePool {
+function createPool(deadlineMs = 20_000, threads = 1): ComputePool {
   const pool = new ComputePool({
     entry: ENTRY,
-    threads: 1,
+    threads,
     options: null,
     queue_calls_max: 16,
     call_deadline_ms: deadlineMs,
@@ -78,6 +78,30 @@ describe('a direct channel', () => {
     // On a slow machine, several calls may fail before the thread is up.
     while ((await channel.run('double', 1).catch(() => null)) === null);
     await expect(channel.run('hang', null)).rejects.toThrow('the call took too long');
+    let found: unknown = null;
+    while (found === null) found = await channel.run('double', 21).catch(() => null);
+    expect(found).toBe(42);
+  });
+
+  it('gives up its thread, although the pool would give a call to another one', {
+    tags: 'long',
+  }, async () => {
+    const pool = createPool(8_000, 2);
+    const channel = openChannel(pool, 1_000);
+    const [met, open, shut] = [0, 1, 2].map(() => new Int32Array(new SharedArrayBuffer(4))) as [
+      Int32Array,
+      Int32Array,
+      Int32Array,
+    ];
+    // Both threads are loaded when both calls have begun.
+    await Promise.all([pool.run('meet', met), pool.run('meet', met)]);
+    // The pool prefers one of two idle threads. While this thread is busy, the channel gets the other one.
+    const busy = pool.run('gate', open);
+    await channel.run('double', 1);
+    Atomics.store(open, 0, 1);
+    Atomics.notify(open, 0);
+    await busy;
+    await expect(channel.run('gate', shut)).rejects.toThrow('the call took too long');
     let found: unknown = null;
     while (found === null) found = await channel.run('double', 21).catch(() => null);
     expect(found).toBe(42);
