@@ -116,7 +116,7 @@ export class RunsSender implements RunsStore {
   }
 
   async take(actor: Buffer): Promise<HeldActor> {
-    return this.#enqueue(this.#takings, actor, actor.length, actor.toString('latin1'));
+    return this.#enqueue(this.#takings, actor, actor.length, actor.toString('latin1'), this.#held.size);
   }
 
   async commit(commits: readonly ActorCommit[]): Promise<number[]> {
@@ -153,14 +153,16 @@ export class RunsSender implements RunsStore {
     await this.#running;
   }
 
+  /** @param elsewhere number of calls of this kind that wait outside the queue */
   #enqueue<Asked, Answer>(
     queue: Entry<Asked, Answer>[],
     asked: Asked,
     bytes: number,
     name: string,
+    elsewhere = 0,
   ): Promise<Answer> {
     if (this.#closed) return Promise.reject(new TruthUnavailableError('the store is closed'));
-    if (queue.length >= WAITING)
+    if (queue.length + elsewhere >= WAITING)
       return Promise.reject(new TruthUnavailableError('too many calls wait for the database'));
     return new Promise((resolve, reject) => {
       const entry: Entry<Asked, Answer> = { asked, bytes, name, settle: null };
