@@ -27,19 +27,28 @@ export function readDatabaseAddress(text: string): DatabaseAddress {
   if (unknown !== undefined) throw new TruthRefusedError(`${unknown} in the address: ${ALLOWED}`);
   const host = url.hostname.replace(/^\[(.*)\]$/, '$1');
   const port = Number(url.port || 5432);
-  const database = decodeURIComponent(url.pathname.slice(1)) || 'understudy';
+  const database = decodePart(url.pathname.slice(1), 'database') || 'understudy';
   return {
     name: `${url.hostname}:${port}/${database}`,
     client: {
       host,
       port,
       database,
-      user: decodeURIComponent(url.username) || 'understudy',
-      password: decodeURIComponent(url.password),
+      user: decodePart(url.username, 'user') || 'understudy',
+      password: decodePart(url.password, 'password'),
       application_name: 'understudy',
       ssl: readTls(host, url.searchParams.get('sslmode'), url.searchParams.get('sslrootcert')),
     },
   };
+}
+
+/** Decodes a percent-encoded part. @throws TruthRefusedError, without the part, which may be secret */
+function decodePart(text: string, name: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    throw new TruthRefusedError(`the ${name} in the address is not valid percent-encoding: write % as %25`);
+  }
 }
 
 function readTls(host: string, mode: string | null, authorities: string | null): ClientConfig['ssl'] {
@@ -77,8 +86,9 @@ export function explainDatabase(
   // Only errors that the server reports have a severity.
   const { message, code = '', severity } = thrown as { message: string; code?: string; severity?: string };
   const refuse = (words: string) => new TruthRefusedError(words, { cause: thrown });
-  if (code === '28P01' || code === '28000')
-    return refuse(`${name} does not accept the user ${user} or the password`);
+  if (code === '28P01') return refuse(`${name} does not accept the user ${user} or the password`);
+  // The role is missing or may not log in, or no rule of pg_hba.conf allows this connection.
+  if (code === '28000') return refuse(`${name} does not accept the user ${user}: ${firstLine(message)}`);
   if (code === '3D000') return refuse(`${name}: there is no such database`);
   if (code === '3F000' || code === '42P01' || code === '42883')
     return refuse(`${name} has no tables of this program: run understudy migrate`);

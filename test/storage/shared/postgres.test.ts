@@ -9,6 +9,7 @@ import { openDataKey } from '../../../src/std/data-key.ts';
 import { explainDatabase, readDatabaseAddress } from '../../../src/storage/postgres/address.ts';
 import { SCHEMA_VERSION } from '../../../src/storage/postgres/schema.ts';
 import { migrateDatabase, PostgresTruth } from '../../../src/storage/postgres/truth.ts';
+import { TruthRefusedError } from '../../../src/storage/shared/truth.ts';
 import { TEST_CERTIFICATE } from '../../fixtures/certificate.ts';
 import { findFreePort } from '../../fixtures/free-port.ts';
 import { PostgresServer, queryDatabase } from '../../fixtures/postgres-server.ts';
@@ -291,6 +292,15 @@ describe('a database', () => {
     });
   });
 
+  it.each([
+    ['user', 'postgres://m%e:hunter2@db/x'],
+    ['password', 'postgres://me:hunter2%zz@db/x'],
+    ['database', 'postgres://me:hunter2@db/x%'],
+  ])('is refused with one line if the %s is not valid percent-encoding', (part, address) => {
+    const words = `the ${part} in the address is not valid percent-encoding: write % as %25`;
+    expect(() => readDatabaseAddress(address)).toThrow(new TruthRefusedError(words));
+  });
+
   it('that is starting, full or a standby, or whose connection breaks, may be tried again; other errors are final', () => {
     const address = readDatabaseAddress('postgres://me:hunter2@db/x');
     const explain = (error: object) => `${explainDatabase(error, address)}`;
@@ -301,6 +311,10 @@ describe('a database', () => {
     const error = { severity: 'ERROR', message: 'cannot execute UPDATE in a read-only transaction\nmore' };
     expect(explain({ ...error, code: '25006' })).toMatch(/^TruthUnavailableError: .* transaction \(25006\)$/);
     expect(explain({ ...error, code: '22P02' })).toMatch(/^TruthRefusedError: .* transaction \(22P02\)$/);
+    const noRule = 'no pg_hba.conf entry for host "10.0.0.9", user "me", database "x", no encryption';
+    expect(explain({ severity: 'FATAL', message: noRule, code: '28000' })).toBe(
+      `TruthRefusedError: db:5432/x does not accept the user me: ${noRule}`,
+    );
     // This code has the length of an SQLSTATE, but is not one.
     expect(explain({ message: 'write EPIPE', code: 'EPIPE' })).toBe(
       'TruthUnavailableError: db:5432/x cannot be reached (EPIPE)',
