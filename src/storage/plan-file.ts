@@ -1,5 +1,5 @@
 /**
- * The path of the plan for a change of the data key or an erasure (rekey-plan.ts), for code that only checks whether
+ * The path of the plan for a change of the data key (rekey-plan.ts), for code that only checks whether
  * it exists. Any thread.
  */
 import { join } from 'node:path';
@@ -16,5 +16,5 @@ export function planPath(dataDir: string): string {
 
 /** Returns the reason why the data can be neither read nor written now. */
 export function describePlan(dataDir: string): string {
-  return `the data in ${dataDir} is being rewritten (understudy rekey, understudy erase), or the rewriting was interrupted and the next start of the service completes or undoes the rewriting`;
+  return `the data key of ${dataDir} is being changed (understudy rekey), or the change was interrupted and the next start of the service completes or undoes the change`;
 }
