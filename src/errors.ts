@@ -29,7 +29,7 @@ export const ERRORS = {
   conflict: { status: 409, detail: 'The request conflicts with the present state', retryable: false },
   capture_stopped: {
     status: 409,
-    detail: 'The capture writer was stopped; it starts again with the process',
+    detail: 'Capture was stopped and stays off until the process is restarted',
     retryable: false,
   },
   upload_too_slow: { status: 408, detail: 'The request body came too slowly', retryable: false },
@@ -56,7 +56,7 @@ export const ERRORS = {
   capture_failed: { status: 503, detail: 'The capture database takes no writes now', retryable: true },
   unavailable: { status: 503, detail: 'Temporarily unavailable', retryable: true },
   deadline_exceeded: { status: 503, detail: 'No answer in time', retryable: true },
-  http_version: { status: 505, detail: 'HTTP/1.1 only', retryable: false },
+  http_version: { status: 505, detail: 'This port accepts only HTTP/1.1', retryable: false },
 } as const satisfies Record<string, CatalogueEntry>;
 
 export type ErrorCode = keyof typeof ERRORS;

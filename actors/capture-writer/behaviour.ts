@@ -6,6 +6,7 @@
  * by the size of the backlog. The share is never zero, because the load may never pause.
  */
 import { isFailureCause } from '../../src/domain/capture-cause.ts';
+import { ERRORS } from '../../src/errors.ts';
 import type { Behaviour, Context, Outcome, Refusal, ReplyToken } from '../../src/runtime/protocol.ts';
 import type { TidyPass } from './adapter.ts';
 import { type Appended, CAPTURE_WRITER_KIND, type CaptureWriterProtocol } from './protocol.ts';
@@ -59,7 +60,7 @@ const BEHIND_SHARE = 0.05;
 
 const STOPPED: Refusal = {
   code: 'capture_stopped',
-  message: 'The capture writer was stopped; it starts again with the process',
+  message: ERRORS.capture_stopped.detail,
   retryable: false,
 };
 

@@ -66,3 +66,12 @@ it('the stats and /metrics show how much waits to be packed and indexed, and sin
   expect(after.behind).toEqual({ exchanges: 0, seconds: 0 });
   expect(after.text).toContain('understudy_capture_packing_waiting_bytes 0\n');
 });
+
+it('without capture, flush and rotate name the variable', async () => {
+  const control = new CaptureControl({ version: '0', db_path: '', max_queue: 0, writer: null, servers: [] });
+  for (const call of [control.flush(), control.rotate()])
+    await expect(call).rejects.toMatchObject({
+      code: 'capture_stopped',
+      message: expect.stringContaining('GW_CAPTURE is off'),
+    });
+});

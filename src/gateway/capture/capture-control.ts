@@ -243,7 +243,9 @@ export class CaptureControl {
    */
   async #settled(): Promise<ControlledWriter> {
     const { writer, servers } = this.#options;
-    if (writer === null || (await this.#sum()).killed) throw new CatalogueError('capture_stopped');
+    if (writer === null)
+      throw new CatalogueError('capture_stopped', 'Nothing is captured here, because GW_CAPTURE is off');
+    if ((await this.#sum()).killed) throw new CatalogueError('capture_stopped');
     await Promise.all(servers.map((server) => server.settle(SETTLE_DEADLINE_MS)));
     return writer;
   }
