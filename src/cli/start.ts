@@ -138,6 +138,11 @@ const API_VARIABLES = `  HOST, PORT            where the API listens        127.
   DISTILL_MODEL, DISTILL_MODEL_KEY                   name and key of that model
 `;
 
+/** Retention in a process without the API, which has only captures. */
+const CAPTURE_RETENTION_VARIABLES = `  RETENTION_DAYS        days after which captures are deleted; 0: never   0
+  RETENTION_DAYS_CAPTURES  the same; overrides RETENTION_DAYS   RETENTION_DAYS
+`;
+
 const COMMON_VARIABLES = `  DATA_DIR              where data is kept           ./data
   DATA_KEY_FILE         file with the key that encrypts the data, 32 random bytes   none: no encryption
   SERVER_THREADS, ACTOR_THREADS, COMPUTE_THREADS     auto: by the number of cores that the process may use
@@ -183,7 +188,7 @@ Usage: understudy gateway [--host ADDRESS] [--port N] [--db FILE] [--note TEXT]
 
 ${GATEWAY_FLAGS}
 Variables, with their defaults:
-${GATEWAY_VARIABLES}${COMMON_VARIABLES}
+${GATEWAY_VARIABLES}${CAPTURE_RETENTION_VARIABLES}${COMMON_VARIABLES}
 Examples:
   understudy gateway --note "after the prompt change"
   GW_UPSTREAM_BASE=https://api.openai.com GW_PROVIDER=openai understudy gateway --db openai.mdb
@@ -206,7 +211,7 @@ Usage: understudy proxy [--host ADDRESS] [--port N] [--db FILE] [--note TEXT]
   --note TEXT      tag on everything captured by this process (GW_NOTE)
 
 Variables, with their defaults:
-${GATEWAY_VARIABLES}${COMMON_VARIABLES}
+${GATEWAY_VARIABLES}${CAPTURE_RETENTION_VARIABLES}${COMMON_VARIABLES}
 Example:
   GW_PROXY_HOSTS=default,llm.example.com understudy proxy
 `,
