@@ -228,21 +228,21 @@ export class ActorClient implements Asker {
   }
 
   /**
-   * Resolves when two conditions hold: all messages sent so far have arrived in mailboxes, or their threads have died;
-   * and this thread can read the stored effects of all asks that were answered so far. Does not wait for a host whose
-   * link is full.
+   * Waits until all messages sent so far have arrived in mailboxes, and until this thread can read the stored effects
+   * of all asks that were answered so far. A host that has died, or whose link is full, is not waited for: its part of
+   * both promises does not hold.
    */
   async fence(): Promise<void> {
     const waits: Promise<void>[] = [];
-    this.#links.forEach((link, host) => {
+    for (const [host, link] of this.#links.entries()) {
+      if (link === null) continue;
       const deferred = createDeferred();
       const id = this.#nextFence++;
-      if (link == null) return;
       // Added before sending, because a link within the thread delivers the answer immediately.
       this.#fences.set(id, { host, done: deferred.resolve });
       if (link.send({ type: 'fence', id })) waits.push(deferred.promise);
       else this.#fences.delete(id);
-    });
+    }
     await Promise.all(waits);
   }
 
