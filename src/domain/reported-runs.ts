@@ -2,7 +2,8 @@
  * The reported runs of one organization in memory, so that a query over all of them reads no database. Each call of
  * `follow` reads new runs, and rereads some of the running and ended ones, because runs change and can be deleted.
  * Server threads, capture reader.
- * Bound: `max` runs, the newest; about 400 bytes each.
+ * Bound: `max` runs, or fewer if `follow` says so, the newest; about 400 bytes each. While `follow` reads, ROWS_AT_ONCE
+ * more.
  */
 import { type ReportedRun, toReportedRun } from './reported-run.ts';
 import { placeOfKey, RUN_LISTS, type RunListRow, runListPrefix } from './run-list.ts';
@@ -42,6 +43,8 @@ export class ReportedRuns {
   readonly #tables: RowSnapshots;
   readonly org_id: string;
   readonly #max: number;
+  /** The bound of the last call of `follow`. */
+  #bound: number;
   readonly #lateMs: number;
   readonly #runs = new Map<string, ReportedRun>();
   /** Ids of running runs. */
@@ -76,6 +79,7 @@ export class ReportedRuns {
     this.#tables = tables;
     this.org_id = org_id;
     this.#max = max;
+    this.#bound = max;
   }
 
   get size(): number {
@@ -100,14 +104,19 @@ export class ReportedRuns {
   /**
    * Reads new runs, and older ones while there is time. It reads at least a few older ones, because on a slow machine
    * the other reads may take all the time.
+   * @param most how many runs may now be in memory, if fewer than `max`
    * @returns whether there is more to read
    */
-  follow(hasTime: () => boolean): boolean {
+  follow(hasTime: () => boolean, most = this.#max): boolean {
+    this.#bound = Math.max(0, Math.min(most, this.#max));
+    this.#dropOldest();
+    if (this.#bound === 0) return false;
     this.#lookAgain();
     this.#readNew(hasTime);
     do {
       if (this.#olderThan !== null) this.#readOlder();
     } while (this.#olderThan !== null && hasTime());
+    this.#dropOldest();
     return this.#olderThan !== null || this.#newerThan !== null;
   }
 
@@ -132,7 +141,6 @@ export class ReportedRuns {
       });
     } while (place !== null && hasTime());
     this.#newerThan = place;
-    this.#dropOldest();
   }
 
   #readOlder(): void {
@@ -150,7 +158,7 @@ export class ReportedRuns {
     });
     // A list that was empty is read from its beginning.
     this.#newestMs ??= 0;
-    if (this.#olderThan === null || this.#runs.size < this.#max) return;
+    if (this.#olderThan === null || this.#runs.size < this.#bound) return;
     this.#olderThan = null;
     this.#hasLeftOut = true;
   }
@@ -206,11 +214,11 @@ export class ReportedRuns {
   }
 
   #dropOldest(): void {
-    if (this.#runs.size <= this.#max) return;
+    if (this.#runs.size <= this.#bound) return;
     this.#hasLeftOut = true;
     const oldest = [...this.#runs.values()].sort((a, b) => a.started_ms - b.started_ms);
     // Removes several runs at once, so that the cost per run is small.
-    for (const { run_id } of oldest.slice(0, this.#runs.size - this.#max + Math.ceil(this.#max / 64))) {
+    for (const { run_id } of oldest.slice(0, this.#runs.size - this.#bound + Math.ceil(this.#bound / 64))) {
       this.#remove(run_id);
     }
   }

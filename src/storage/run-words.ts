@@ -48,8 +48,8 @@ type SpeaksOfCaptures = (accounts: People | null, org_id: string) => boolean;
 const REMEMBERED_MS = 5_000;
 
 /**
- * Maximum number of reported runs of one organization in memory for queries, the newest ones. When organizations
- * together have this number, no further organization is read.
+ * Maximum number of reported runs of one DATA_DIR in memory for queries. Each organization gets what those before
+ * it in the order of their ids leave, for its newest runs.
  */
 const REPORTED_RUNS = 100_000;
 /**
@@ -82,11 +82,13 @@ class FolderWords {
   #marks: ReadonlyMap<string, RunMarks> = new Map();
   #marksUntil = 0;
   readonly #changes: ChangedIds;
+  readonly #mostReported: number;
   readonly #lateMs: number | undefined;
 
   /** @param changes receives the ids of runs whose marks or reported runs changed */
-  constructor(paths: DatabasePaths, speaks: SpeaksOfCaptures, changes: ChangedIds) {
+  constructor(paths: DatabasePaths, speaks: SpeaksOfCaptures, changes: ChangedIds, mostReported: number) {
     this.#paths = paths;
+    this.#mostReported = mostReported;
     // Equal paths mean a view, in which rows of other boxes arrive late.
     this.#lateMs = paths.runs === paths.main ? LATE_AMONG_BOXES_MS : undefined;
     this.#speaks = speaks;
@@ -160,11 +162,10 @@ class FolderWords {
     if (runs === null) return false;
     return read(this.#paths.runs, () => {
       this.#listOrganizations(runs);
-      let left = REPORTED_RUNS;
+      let left = this.#mostReported;
       let isMore = false;
       for (const reported of this.#reported.values()) {
-        if (left <= 0) break;
-        isMore = reported.follow(hasTime) || isMore;
+        isMore = reported.follow(hasTime, left) || isMore;
         left -= reported.size;
       }
       return isMore;
@@ -214,7 +215,7 @@ class FolderWords {
 
   #startReading(runs: LmdbTables, org: string): ReportedRuns {
     const onChange = (runId: string) => this.#changes.add(runId);
-    return new ReportedRuns(runs, org, REPORTED_RUNS, onChange, this.#lateMs);
+    return new ReportedRuns(runs, org, this.#mostReported, onChange, this.#lateMs);
   }
 
   async close(): Promise<void> {
@@ -268,9 +269,10 @@ export class StoredRunWords {
 
   /**
    * @param paths databases that may be missing; if several of them have marks of a run, those of the first one count
+   * @param mostReported for tests
    */
-  constructor(paths: readonly DatabasePaths[], speaks: SpeaksOfCaptures) {
-    this.#folders = paths.map((folder) => new FolderWords(folder, speaks, this.changes));
+  constructor(paths: readonly DatabasePaths[], speaks: SpeaksOfCaptures, mostReported = REPORTED_RUNS) {
+    this.#folders = paths.map((folder) => new FolderWords(folder, speaks, this.changes, mostReported));
   }
 
   /** Returns the outcome and the marks of a run. @throws RunWordsError */

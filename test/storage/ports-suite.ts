@@ -252,6 +252,12 @@ export function describePorts(name: string, prepare: () => OpenPorts | Promise<O
         await store.writeRuns(runRows('org', 'web', 'r4', NOW + 3));
         while (reported.follow(() => true));
         expect(reported.get('r4')).toMatchObject({ project_id: 'web' });
+        // Another organization needs the room.
+        expect([reported.size, reported.is_whole]).toEqual([4, true]);
+        while (reported.follow(() => true, 2));
+        expect([reported.size <= 2, reported.is_whole]).toEqual([true, false]);
+        while (reported.follow(() => true, -1));
+        expect([...reported.values()]).toEqual([]);
       });
 
       it('leave audit entries, each of which is moved into the log once', async () => {

@@ -6,6 +6,7 @@ import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
+import { RUN_LISTS, runListKeys } from '../../src/domain/run-list.ts';
 import { type CaptureOwner, NO_WORDS, RUN_MARKS } from '../../src/domain/run-mark.ts';
 import { RUN_OUTCOMES, RUNS } from '../../src/domain/run-rows.ts';
 import { speaksOfCaptures } from '../../src/storage/accounts/capture-owner.ts';
@@ -183,4 +184,30 @@ it.each([
   expect(await failedFor({ org: tenant, owner: identity, emails: ['ops@example.com'] })).toEqual([tenant]);
   // One organization reports a failure, but its reports do not count. Another reports a success, and its reports count.
   expect(await ask([dir], 'one')).toEqual([{ ...NO_WORDS, outcome: 'success' }]);
+});
+
+it('reported runs of all organizations together stay within the bound', async () => {
+  const ids = ['acme', 'beta', 'gamma'].flatMap((org) => [1, 2, 3, 4, 5].map((at) => `${org}-${at}`));
+  for (const [at, run_id] of ids.entries()) {
+    const [org_id] = run_id.split('-') as [string];
+    const started_at_ms = 1_000 + at;
+    const run = { org_id, project_id: 'p', run_id, status: 'finished', fired: {} };
+    await stores.runs.transact((tx) => {
+      tx.write({
+        op: 'put',
+        table: RUNS,
+        row: [run.org_id, 'p', run_id],
+        value: { ...run, started_at: new Date(started_at_ms).toISOString() },
+      });
+      for (const row of runListKeys(run, { started_at_ms, run_id }))
+        tx.write({ op: 'put', table: RUN_LISTS, row, value: { project_id: 'p' } });
+    });
+  }
+  const words = new StoredRunWords([databasePaths(dir)], () => true, 7);
+  for (let round = 0; round < 3; round++) {
+    words.followReported(() => true);
+    const known = ids.filter((id) => words.reportedOf(id) !== undefined);
+    expect(known).toEqual([...ids.slice(0, 5), 'beta-5']);
+  }
+  await words.close();
 });
