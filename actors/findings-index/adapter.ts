@@ -27,7 +27,7 @@ export interface StoredFinding {
 
 /**
  * Maximum number of code bases that are remembered as read. Beyond it, `knownOf` returns every code base that it is
- * given; without a list it still returns only the remembered ones.
+ * given, and all code bases without a list.
  */
 const READ_CODEBASES = 10_000;
 
@@ -35,16 +35,20 @@ const READ_CODEBASES = 10_000;
 export class FindingsAdapter {
   readonly #store: FindingIndexStore;
   readonly #read = new Map<string, Codebase>();
+  readonly #mostRead: number;
   #hasReadMore = false;
 
-  constructor(store: FindingIndexStore) {
+  /** @param mostRead for tests */
+  constructor(store: FindingIndexStore, mostRead = READ_CODEBASES) {
     this.#store = store;
+    this.#mostRead = mostRead;
   }
 
-  /** Returns the given code bases whose index may be in memory. @param codebases null: all that are remembered as read */
+  /** Returns the code bases whose index may be in memory. @param codebases the ones to choose from; null: all */
   knownOf(codebases: readonly Codebase[] | null): Codebase[] {
-    if (codebases === null) return [...this.#read.values()];
-    return codebases.filter((codebase) => this.#hasReadMore || this.#read.has(nameOf(codebase)));
+    if (codebases === null && !this.#hasReadMore) return [...this.#read.values()];
+    const all = codebases ?? [...this.#store.listCodebases()];
+    return all.filter((codebase) => this.#hasReadMore || this.#read.has(nameOf(codebase)));
   }
 
   /**
@@ -52,7 +56,8 @@ export class FindingsAdapter {
    * loads. If another box writes, the index gets a message (client.ts) and loads the rows again.
    */
   async load(codebase: Codebase): Promise<LoadedFindings> {
-    if (this.#read.size < READ_CODEBASES) this.#read.set(nameOf(codebase), codebase);
+    if (this.#read.size < this.#mostRead || this.#read.has(nameOf(codebase)))
+      this.#read.set(nameOf(codebase), codebase);
     else this.#hasReadMore = true;
     const next_seq = this.#store.readNextSeq(codebase);
     const rows: IndexedFinding[] = [];

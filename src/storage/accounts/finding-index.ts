@@ -27,6 +27,11 @@ export class TableFindingIndex implements FindingIndexStore {
     return readCodebase(this.#tables, codebase).next_seq;
   }
 
+  *listCodebases(): Iterable<Codebase> {
+    for (const { row } of this.#tables.range(FINDINGS_CODEBASES, { prefix: [] }))
+      yield { org_id: row[0] as string, codebase_id: row[1] as string };
+  }
+
   listIndexed(codebase: Codebase, after: number | null, limit: number): IndexedFinding[] {
     const place = after === null ? {} : { after: findingRow(codebase, after) };
     const range = { prefix: codebaseRow(codebase), limit, ...place };

@@ -28,6 +28,8 @@ export interface NewVector {
 export interface FindingIndexStore {
   /** Reads the next sequence number of a code base. */
   readNextSeq(codebase: Codebase): number;
+  /** The code bases that have or had findings. */
+  listCodebases(): Iterable<Codebase>;
   /** Findings without their texts, in the order of their sequence numbers. @param after null: from the first */
   listIndexed(codebase: Codebase, after: number | null, limit: number): IndexedFinding[];
   /** Stores a finding and removes those that make room for it. @returns the finding's sequence number */
