@@ -20,6 +20,10 @@ export async function showLimits(view: InspectView, nowMs: number): Promise<numb
   }
   if (report.limits.length === 0) await view.io.out('No answer of the last 24 hours reported a limit.\n');
   for (const limit of report.limits) await view.io.out(layOutLimit(view, limit, nowMs));
+  if (!report.is_whole)
+    view.io.err(
+      'understudy: there are more exchanges or credentials than were read; limits may be missing\n',
+    );
   return EXIT.done;
 }
 
@@ -39,16 +43,28 @@ function layOutLimit(view: InspectView, limit: LimitAhead, nowMs: number): strin
     ),
   ];
   let text = `${head.filter((part) => part !== '').join('  ')}\n`;
-  if (limit.resets_at !== null) text += layOutPart(view, 'resets', describeTime(limit.resets_at, nowMs));
-  if (limit.runs_out_at !== null)
-    text += layOutPart(
-      view,
-      'runs out',
-      bad(`${describeTime(limit.runs_out_at, nowMs)} at the pace of the last hour`),
-    );
-  text += layOutPart(view, 'as of', describeTime(limit.read_at, nowMs));
+  text += layOutPart(view, 'reported', describeTime(limit.read_at, nowMs));
+  if (limit.resets_at !== null) {
+    const label = isPast(limit.resets_at, nowMs) ? 'reset' : 'resets';
+    text += layOutPart(view, label, describeTime(limit.resets_at, nowMs));
+  }
+  if (limit.runs_out_at !== null) {
+    const [label, words] = describeEnd(limit, limit.runs_out_at, nowMs);
+    text += layOutPart(view, label, bad(words));
+  }
   const used_by = runs.map(({ run_id, tokens }) => `${run_id} (${formatCount(tokens)} tokens)`).join(', ');
   return used_by === '' ? text : text + layOutPart(view, 'runs', makeHarmlessLine(used_by));
+}
+
+/** Says when a limit is used up. A limit that is used up has no pace. */
+function describeEnd({ used_share }: LimitAhead, end: string, nowMs: number): [label: string, words: string] {
+  const time = describeTime(end, nowMs);
+  if (used_share !== null && used_share >= 1) return ['used up', time];
+  return [isPast(end, nowMs) ? 'ran out' : 'runs out', `${time} at the pace of the hour before the report`];
+}
+
+function isPast(time: string, nowMs: number): boolean {
+  return Date.parse(time) < nowMs;
 }
 
 function describeTime(time: string, nowMs: number): string {

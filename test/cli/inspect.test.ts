@@ -600,7 +600,7 @@ describe('--cache', () => {
 });
 
 describe('--limits', () => {
-  const limited = (source: MadeSource): void => {
+  const limited = (source: MadeSource, remaining = '50000', reset = '1h0m0s'): void => {
     const record = source.add({
       run_id: 'mend-1',
       request: { model: 'm', messages: [{ role: 'user', content: 'Go.' }] },
@@ -610,8 +610,8 @@ describe('--limits', () => {
     record.credential = '0123456789ab';
     record.response.headers.push(
       ['x-ratelimit-limit-tokens', '200000'],
-      ['x-ratelimit-remaining-tokens', '50000'],
-      ['x-ratelimit-reset-tokens', '1h0m0s'],
+      ['x-ratelimit-remaining-tokens', remaining],
+      ['x-ratelimit-reset-tokens', reset],
     );
   };
 
@@ -625,6 +625,16 @@ describe('--limits', () => {
       limits: [{ name: 'tokens', remaining: 50_000, runs_out_at: null }],
       is_whole: true,
     });
+  });
+
+  it('says what has passed since the report in the past tense', async () => {
+    const usedUp = (await inspect(['--limits'], (source) => limited(source, '0'))).out;
+    expect(usedUp).toMatch(
+      /reported +\S+ \(\S+ s ago\)\n +resets +\S+ \(in 59 min.*\n +used up +\S+ \(\S+ s ago\)\n/,
+    );
+    expect(usedUp).not.toContain('pace');
+    const reset = (await inspect(['--limits'], (source) => limited(source, '50000', '1s'))).out;
+    expect(reset).toMatch(/reset +\S+ \(\S+ s ago\)\n/);
   });
 
   it('says so if no answer named a limit', async () => {
