@@ -1,6 +1,6 @@
 /** The data that waits to be packed, in the stats and on /metrics. */
 import { join } from 'node:path';
-import { expect, it, onTestFinished } from 'vitest';
+import { expect, it, onTestFinished, vi } from 'vitest';
 import { BodyMemory } from '../../actors/capture-writer/body-memory.ts';
 import { ProcessMetrics } from '../../src/api/metrics.ts';
 import { CaptureControl, type ControlledWriter } from '../../src/gateway/capture/capture-control.ts';
@@ -11,6 +11,8 @@ import { makeExchange } from '../storage/captured.ts';
 import { makeFolder } from '../storage/folder.ts';
 
 it('the stats and /metrics show how much waits to be packed and indexed, and since when', async () => {
+  vi.useFakeTimers({ toFake: ['performance'] });
+  onTestFinished(() => void vi.useRealTimers());
   const path = join(makeFolder(), 'capture.mdb');
   const log = await CaptureLog.open({ path, redact: true, pressed_rate: 1 });
   onTestFinished(() => log.close());
@@ -20,6 +22,7 @@ it('the stats and /metrics show how much waits to be packed and indexed, and sin
     makeExchange({ request_body: body(), response_body: body() }),
   );
   await log.append(batch);
+  vi.advanceTimersByTime(3_000);
   const writer: ControlledWriter = {
     alive: true,
     memory: new BodyMemory(),
@@ -47,7 +50,7 @@ it('the stats and /metrics show how much waits to be packed and indexed, and sin
 
   const before = await read();
   const bytes = batch.reduce((sum, exchange) => sum + exchange.request_bytes + exchange.response_bytes, 0);
-  expect(before.packing).toMatchObject({ oldest_s: 0, unindexed: 60 });
+  expect(before.packing).toMatchObject({ oldest_s: 3, unindexed: 60 });
   expect(before.packing.waiting_blocks).toBeGreaterThan(3);
   expect(before.packing.waiting_bytes).toBeGreaterThan(bytes);
   expect(before.packing.share).toBeGreaterThanOrEqual(0.05);
@@ -56,9 +59,9 @@ it('the stats and /metrics show how much waits to be packed and indexed, and sin
     if (name !== 'share') expect(before.text).toContain(`understudy_capture_packing_${shown} ${value}\n`);
   }
   expect(before.text).toMatch(/^understudy_capture_packing_share 0\.\d+$/m);
-  expect(before.behind).toEqual({ exchanges: 60, seconds: 0 });
+  expect(before.behind).toEqual({ exchanges: 60, seconds: 3 });
   expect(before.text).toContain('understudy_capture_indexing_behind_exchanges 60\n');
-  expect(before.text).toContain('understudy_capture_indexing_behind_seconds 0\n');
+  expect(before.text).toContain('understudy_capture_indexing_behind_seconds 3\n');
 
   while ((await log.tidySome(decodeExchange, 1_000)).done > 0);
   const after = await read();
