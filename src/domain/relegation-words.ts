@@ -96,8 +96,8 @@ const DECISIONS: Readonly<Record<string, DecisionWords>> = {
     'would be served after a round with golden runs that have such steps',
   ],
   disagreement: [
-    'golden runs answered such steps differently',
-    'would be served if golden runs answered such steps alike',
+    'golden runs answered such steps differently, or no rule explains their answers',
+    'would be served if golden runs answered such steps alike, or with values that the step holds',
   ],
   missing_value: [
     'the answer needs a value that the step does not hold, or holds in several ways',
