@@ -33,7 +33,7 @@ const KNOWN_NAMES: ReadonlySet<NameField> = new Set(['run', 'provider', 'text'])
 function isKnown({ kind, field }: Term): boolean {
   if (kind === 'name') return KNOWN_NAMES.has(field);
   if (kind === 'choice') return READER.choices[field] !== undefined;
-  return kind === 'time' && field !== 'finished';
+  return kind === 'time' && field !== 'finished' && field !== 'failed';
 }
 
 /** Whether a query shows the newest runs first. For any other order, an exchange's place in the list is unknown. */

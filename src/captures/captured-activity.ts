@@ -5,7 +5,7 @@
  * Memory: about 65 bytes per exchange, for at most CAPTURE_ACTIVITY.exchanges; older exchanges are not examined.
  */
 import type { CapturedActivity } from '../domain/captured-run.ts';
-import { hasFailed } from '../domain/golden.ts';
+import { isFailedCall } from '../domain/golden.ts';
 import type { Prices } from '../domain/price.ts';
 import { CAPTURE_ACTIVITY } from '../limits.ts';
 import { readFreshUsage } from '../providers/fresh-usage.ts';
@@ -243,7 +243,7 @@ class FiguresPart {
     columns.cost_usd[at] = is_unknown ? Number.NaN : (usd ?? 0);
     this.flags[at] =
       (record.kind === 'turn' ? TURN : 0) |
-      (hasFailed(record) || (record.aborted && record.stop_reason === null) ? FAILED : 0) |
+      (isFailedCall(record) ? FAILED : 0) |
       (record.served_by === 'student' ? BY_STUDENT : 0) |
       (basis === null || basis === 'told' ? 0 : ESTIMATED);
     this.ended_ms = Math.max(this.ended_ms, columns.started_ms[at]! + record.duration_ms);

@@ -2,7 +2,7 @@
  * Sums the figures of exchanges. Sums can also be added to each other. Pure; capture reader and command line.
  */
 
-import { hasFailed } from '../domain/golden.ts';
+import { isFailedCall } from '../domain/golden.ts';
 import type { Prices } from '../domain/price.ts';
 import { LATENCY_PRECISION, type TrafficFigures } from '../domain/traffic-figures.ts';
 import { readFreshUsage } from '../providers/fresh-usage.ts';
@@ -89,8 +89,8 @@ export class FigureSum {
     const usage = readFreshUsage(exchange.shape, exchange.usage);
     const { usd, basis, is_unknown } = priceExchange(exchange, prices);
     this.#exchanges += 1;
-    // The dashboard's Home counts errors in the same way. A run's row also counts failed results of tools.
-    if (hasFailed(exchange) || (exchange.aborted && exchange.stop_reason === null)) this.#errors += 1;
+    // A run's row also counts failed results of tools.
+    if (isFailedCall(exchange)) this.#errors += 1;
     this.#inputTokens += usage.input_tokens ?? 0;
     this.#outputTokens += usage.output_tokens ?? 0;
     this.#cacheReadTokens += usage.cache_read_tokens ?? 0;

@@ -16,6 +16,7 @@ import {
   GoldenTally,
   type GoldenVerdict,
   hasFailed,
+  isFailedCall,
   type TurnLink,
 } from '../domain/golden.ts';
 import { NO_WORDS, type RunMark, type RunWords, weighWords } from '../domain/run-mark.ts';
@@ -130,6 +131,8 @@ export interface RunTally {
   found: GoldenReason[] | null;
   first_ms: number;
   last_ms: number;
+  /** When the last failed call began; null without one. */
+  last_failed_ms: number | null;
   first_id: number;
   last_id: number;
   has_seq: boolean;
@@ -679,6 +682,7 @@ export function startTally(runId: string | null): RunTally {
     found: null,
     first_ms: Number.POSITIVE_INFINITY,
     last_ms: Number.NEGATIVE_INFINITY,
+    last_failed_ms: null,
     first_id: Number.POSITIVE_INFINITY,
     last_id: 0,
     has_seq: false,
@@ -713,6 +717,7 @@ export function addRecord(tally: RunTally, record: ListedExchange): void {
   const started = Date.parse(record.started_at);
   tally.first_ms = Math.min(tally.first_ms, started);
   tally.last_ms = Math.max(tally.last_ms, started + record.duration_ms);
+  if (isFailedCall(record)) tally.last_failed_ms = Math.max(tally.last_failed_ms ?? 0, started);
   tally.first_id = Math.min(tally.first_id, record.id);
   tally.last_id = Math.max(tally.last_id, record.id);
   if (record.seq !== null) {

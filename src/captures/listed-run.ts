@@ -17,7 +17,7 @@ import { type RunTally, shareName, shareNames, startTally } from './inspect.ts';
  * Version of the rows' format. Raise it when the content of rows or of the figures stored with them changes, or when
  * runs are judged differently.
  */
-const ROW_FORMAT = 11;
+const ROW_FORMAT = 12;
 
 /** Identifies the format of rows and the program's version; rows of another format or version are not read. */
 export function indexVersion(programVersion: string): string {
@@ -78,7 +78,14 @@ type Row = [
     cache_write: number | null,
   ],
   seqs: [has_seq: boolean, first: number | null, last: number | null],
-  range: [first_id: number, last_id: number, first_ms: number, last_ms: number, first_turn_id: number],
+  range: [
+    first_id: number,
+    last_id: number,
+    first_ms: number,
+    last_ms: number,
+    first_turn_id: number,
+    last_failed_ms: number | null,
+  ],
   golden: SavedGoldenTally,
   task: string | null,
   verdict: ListedRun['verdict'],
@@ -121,7 +128,7 @@ export function writeListedRun(run: ListedRun): Buffer {
     [summary.exchanges, summary.turns, summary.student_turns, summary.errors, summary.aborted],
     [summary.input_tokens, summary.output_tokens, summary.cache_read_tokens, summary.cache_write_tokens],
     [tally.has_seq, summary.first_seq, summary.last_seq],
-    [tally.first_id, tally.last_id, tally.first_ms, tally.last_ms, run.first_turn_id],
+    [tally.first_id, tally.last_id, tally.first_ms, tally.last_ms, run.first_turn_id, tally.last_failed_ms],
     tally.golden.save(),
     run.task,
     run.verdict,
@@ -166,7 +173,8 @@ export function readListedRun(bytes: Buffer): ListedRun {
   const run = startRun(runId, children.length === 0 ? NO_CHILDREN : children);
   const { tally } = run;
   const { summary } = tally;
-  [tally.first_id, tally.last_id, tally.first_ms, tally.last_ms, run.first_turn_id] = range;
+  [tally.first_id, tally.last_id, tally.first_ms, tally.last_ms, run.first_turn_id, tally.last_failed_ms] =
+    range;
   [tally.has_seq, summary.first_seq, summary.last_seq] = seqs;
   tally.golden = GoldenTally.restore(golden, GOLDEN_WIRES);
   [summary.exchanges, summary.turns, summary.student_turns, summary.errors, summary.aborted] = counts;

@@ -104,6 +104,7 @@ export function makeEntryReader(
     numbers: { ...NUMBERS, feedback: (run) => marksOf(run, said).feedback_score },
     started: startOf,
     finished: ({ listed, reported }) => listed?.tally.last_ms ?? reported!.finished_ms,
+    failed: ({ listed }) => listed?.tally.last_failed_ms ?? null,
     choices: makeChoices(said, isGolden, nowMs),
     monitors: (run, monitor) => countFired(run, monitor),
     findText: (text) => {

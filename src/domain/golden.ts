@@ -459,10 +459,13 @@ function isWhole({ kind, stop_reason, undecodable }: GoldenExchange): boolean {
 export function countErrors(
   exchange: GoldenExchange & Pick<ExchangeRecord, 'aborted' | 'failed_results'>,
 ): number {
-  const failed = hasFailed(exchange);
-  const isBrokenOff = exchange.aborted && exchange.stop_reason === null;
   // The retry of a failed call contains the same results, and they are counted with the retry.
-  return failed || isBrokenOff ? 1 : (exchange.failed_results ?? 0);
+  return isFailedCall(exchange) ? 1 : (exchange.failed_results ?? 0);
+}
+
+/** Whether an exchange counts as a failed call: it failed, or was aborted before the model had ended its answer. */
+export function isFailedCall(exchange: GoldenExchange & Pick<ExchangeRecord, 'aborted'>): boolean {
+  return hasFailed(exchange) || (exchange.aborted && exchange.stop_reason === null);
 }
 
 /**

@@ -1,5 +1,6 @@
 /** The stored list of captured runs, compared with `inspect` over the same exchanges. */
 import { describe, expect, it } from 'vitest';
+import { RecentExchanges } from '../../src/captures/captured-activity.ts';
 import { CapturedRuns, type HasTime, RunWithin } from '../../src/captures/captured-runs.ts';
 import { tellConversation } from '../../src/captures/conversation.ts';
 import { summarizeRuns } from '../../src/captures/inspect.ts';
@@ -77,6 +78,33 @@ describe('the list of runs', () => {
     readFrom(Number.POSITIVE_INFINITY);
     const { rows } = readAll(runs, source, { limit: 10, hasTime: NEVER });
     expect(rows.filter(({ task, golden }) => task === null || golden === null)).toEqual([]);
+  });
+
+  it('finds exactly the runs whose failed calls the activity of a period counts', () => {
+    const source = new MadeSource();
+    const at = (days: number) => new Date(NOW_MS - days * 86_400_000).toISOString();
+    const add = (run_id: string, days: number, change: Partial<ReturnType<MadeSource['add']>> = {}) =>
+      Object.assign(source.add({ run_id, request: ask('Find it.'), response: say('It', 'end_turn') }), {
+        started_at: at(days),
+        ...change,
+      });
+    add('failed before', 1.5, { status: 529 });
+    add('failed before', 0.5);
+    add('failed', 0.4, { status: 529 });
+    add('failed', 0.3, { status: 0, stop_reason: null });
+    add('cut', 0.2, { aborted: true, stop_reason: null });
+    add('cut', 0.1);
+    add('tool failed', 0.1, { failed_results: 2 });
+    add('fine', 0.1);
+    const recent = new RecentExchanges();
+    const range = { first_id: 1, last_id: source.records.length };
+    recent.follow(source, range, NOW_MS - 86_400_000, ALWAYS);
+    expect(recent.sum(NOW_MS - 86_400_000, NOW_MS).errors).toBe(3);
+    const find = (q: string) =>
+      readAll(follow(source), source, { limit: 10, q }).rows.map(({ run_id }) => run_id);
+    expect(find('is:captured failed:24h..')).toEqual(['cut', 'failed']);
+    expect(find('failed:..24h')).toEqual(['failed before']);
+    expect(find('-failed:48h..').sort()).toEqual(['fine', 'tool failed']);
   });
 
   it('shows the runs of a session, and drops child runs with their runs', () => {

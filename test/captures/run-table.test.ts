@@ -50,6 +50,8 @@ const QUERIES = [
   'text:"look here",cli',
   'since:15m',
   'finished:<10m',
+  'failed:<10m',
+  '-failed:<10m is:captured',
 ];
 const VALUES = ['status', 'tag', 'agent', 'is', 'monitor', 'outcome', 'session'];
 

@@ -129,7 +129,7 @@ function GatewayStats({
             ? undefined
             : `${((100 * activity.errors) / activity.exchanges).toFixed(1)} %`
         }
-        href={leadTo('has:error')}
+        href={hrefOfCaptured(null, { q: `is:captured failed:${hours}h..` })}
       />
       <Stat
         value={formatShort((tokensIn(activity) ?? 0) + activity.output_tokens)}

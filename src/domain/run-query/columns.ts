@@ -72,11 +72,12 @@ export class RunColumns<Run> {
     this.#status = new StatusColumn(statusOf);
     for (const [field, read] of Object.entries(names))
       this.#names.set(field, OWN_NAMES.has(field) ? new OwnNameColumn(read) : new NameColumn(read));
-    const { started, finished, numbers, isTextRead, monitors } = reader;
+    const { started, finished, failed = () => null, numbers, isTextRead, monitors } = reader;
     const all: Record<string, (run: Run) => number | null> = {
       ...numbers,
       started,
       finished,
+      failed,
       'run key': keyOf,
     };
     if (isTextRead !== undefined) all['is text read'] = (run) => (isTextRead(run) ? 1 : 0);
@@ -135,6 +136,7 @@ export class RunColumns<Run> {
       numbers: this.#readNumbers(direct),
       started: this.number('started', (value) => value),
       finished: this.number('finished', toNull),
+      failed: this.number('failed', toNull),
       choices: {},
       testChoices: (field, values) => this.#testChoices(field, values, nowMs),
       nameLists: (field) => this.#nameLists(field),
@@ -169,7 +171,7 @@ export class RunColumns<Run> {
 
   /**
    * Makes a function that reads one number of a run.
-   * @param name the column: a number field, `started`, `finished`, `run key`, `is text read`, or `monitor` and its name
+   * @param name the column: a number field, `started`, `finished`, `failed`, `run key`, `is text read`, or `monitor` and its name
    * @param convert receives NaN for a missing number
    */
   number<Value>(name: string, convert: (value: number) => Value): (slot: number) => Value {

@@ -71,6 +71,7 @@ const TIME_FIELDS = {
   until: 'Began then or earlier',
   started: 'When the run began',
   finished: 'When its last answer ended, or when its end was reported',
+  failed: 'When the last of its failed calls began',
 } as const;
 
 const CHOICE_FIELDS = {

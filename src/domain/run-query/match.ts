@@ -6,7 +6,7 @@
  * yet.
  */
 import type { MonitorName } from '../monitors/names.ts';
-import type { ChoiceField, NameField, NumberField, QueryField, SortField } from './fields.ts';
+import type { ChoiceField, NameField, NumberField, QueryField, SortField, TimeField } from './fields.ts';
 import {
   type NameValue,
   NEWEST_FIRST,
@@ -36,6 +36,8 @@ export interface RunReader<Run> {
    * goes on. null: the end is not known.
    */
   finished: (run: Run) => number | null;
+  /** When the last failed call of the run began, in milliseconds since the epoch; null: no call failed. */
+  failed?: (run: Run) => number | null;
   choices: Partial<Record<ChoiceField, (run: Run, value: string) => Verdict>>;
   /** A faster test whether a run has one of some values; null: `choices` has the field, or the list lacks it. */
   testChoices?: (field: ChoiceField, values: readonly string[]) => ((run: Run) => Verdict) | null;
@@ -138,7 +140,7 @@ function compileCondition<Run>(term: Term, reader: RunReader<Run>, nowMs: number
     }
     case 'time': {
       const ranges = term.values.map((range) => placeRange(range, nowMs));
-      const read = term.field === 'finished' ? reader.finished : reader.started;
+      const read = readTime(term.field, reader);
       return (run) => {
         const at = read(run);
         return at !== null && ranges.some(({ from_ms, to_ms }) => at >= from_ms && at < to_ms);
@@ -310,6 +312,11 @@ export function compileSort<Run>(
       return value === null ? -Number.MAX_VALUE : value * sign;
     },
   };
+}
+
+function readTime<Run>(field: TimeField, reader: RunReader<Run>): (run: Run) => number | null {
+  if (field === 'finished') return reader.finished;
+  return field === 'failed' ? (reader.failed ?? (() => null)) : reader.started;
 }
 
 function readColumn<Run>(field: SortField, reader: RunReader<Run>): (run: Run) => number | null {
