@@ -1,10 +1,11 @@
--- The rights of the service's user in the database that several boxes share, and no others. The tables' owner runs it
--- after each `understudy migrate`:
+-- Grants the service's role its rights in the database that several boxes share, and revokes all others. The tables'
+-- owner runs this script after each `understudy migrate`:
 --
 --   psql -v ON_ERROR_STOP=1 -f deploy/postgres-rights.sql postgres://owner:PASSWORD@db.example/understudy
 --
--- The user must exist: CREATE ROLE understudy_service LOGIN PASSWORD '…'. The service writes only by functions that act
--- with the owner's rights and check what they are given. It reads tables directly, except those that only functions need.
+-- The role must exist: CREATE ROLE understudy_service LOGIN PASSWORD '…'. The service writes only by functions, which
+-- act with the owner's rights and check what they are given. The service reads tables directly, except those that only
+-- functions need.
 DO $$
 DECLARE
   service CONSTANT regrole := 'understudy_service';

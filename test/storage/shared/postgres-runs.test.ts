@@ -134,7 +134,7 @@ it('a database of version 1 is migrated with its readers, and programs of anothe
   expect(await migrateDatabase(address)).toEqual({ from: 1, to: SCHEMA_VERSION });
   await checkDatabase(address);
   expect(await migrateDatabase(address)).toEqual({ from: SCHEMA_VERSION, to: SCHEMA_VERSION });
-  // The service's user needs no further rights.
+  // The service's database role needs no further rights.
   const limited = Object.assign(new URL(address), { username: user, password: 'secret' }).href;
   const session = await openSession(limited);
   const term = await takeOne(session, 'run');
