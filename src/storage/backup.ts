@@ -36,8 +36,8 @@ export type BackupProgress = (name: string, done: number, of: number) => void;
 /**
  * Writes a backup into a new folder.
  * @param target must not exist; it appears only when the backup is complete
- * @throws BackupError if there is nothing to copy, the target exists or a file is damaged; Error of one line if a
- *   restore into the folder is not complete; a file system error
+ * @throws BackupError if there is nothing to copy, the target exists or a file is damaged; Error with a one-line
+ *   message if a restore into the folder is not complete; a file system error
  */
 export async function writeBackup(
   { data_dir, capture_db, data_key = null }: BackupSource,

@@ -66,8 +66,8 @@ async function isMostlyUnused(path: string, maxBytes: number): Promise<boolean> 
  * Compacts both databases of a DATA_DIR and empties the redo logs.
  * @param progress called before each file is rewritten
  * @throws CompactionError if a process uses the folder, if a change of its data key is not finished, or if it has no
- *   databases; Error of one line for a shared or half-restored folder; DataKeyError; a file system error. Each file is
- *   then either unchanged or compacted.
+ *   databases; Error with a one-line message for a shared or half-restored folder; DataKeyError; a file system error.
+ *   Each file is then either unchanged or compacted.
  */
 export async function compactData(
   { data_dir, data_key }: { data_dir: string; data_key: Uint8Array | null },

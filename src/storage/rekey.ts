@@ -82,9 +82,9 @@ const PART = '.rekey';
 /**
  * Rewrites all data with another key, or finishes an interrupted change to the same key.
  * @throws RekeyError when the key cannot be changed now, for example because a process serves from the folder or the
- *   folder is empty; Error of one line for a shared or half-restored folder; DataKeyError when the data does not match
- *   the old key; a file system error. Nothing has changed then, unless the new files were already complete: in that
- *   case the next start or command moves them into place.
+ *   folder is empty; Error with a one-line message for a shared or half-restored folder; DataKeyError when the data
+ *   does not match the old key; a file system error. Nothing has changed then, unless the new files were already
+ *   complete: in that case the next start or command moves them into place.
  */
 export async function rekeyData(options: RekeyOptions, progress: RekeyProgress): Promise<RekeyReport> {
   const { data_dir, capture_db, to } = options;
@@ -117,7 +117,7 @@ export async function rekeyData(options: RekeyOptions, progress: RekeyProgress):
   }
 }
 
-/** Checks the key of the captures. @throws RekeyError if they were changed to another key than this one */
+/** Checks the key of the captures. @throws RekeyError if the captures were changed to a key other than `toId` */
 function refuseOtherChange(captureDb: string, toId: string | null): void {
   const change = readKeyChange(captureDb);
   if (change === null || change.to === toId) return;

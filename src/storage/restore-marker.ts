@@ -35,7 +35,7 @@ function markerPaths({ data_dir, capture_db }: Pick<RestoreMarker, 'data_dir' | 
 /**
  * Refuses a database that an interrupted restore left incomplete.
  * @param db a database, whether it exists or not
- * @throws Error with one line; its `code` marks it as an expected error
+ * @throws Error with a one-line message; its `code` marks it as an expected error
  */
 export function refuseHalfRestored(db: string): void {
   const path = markerPath(db);

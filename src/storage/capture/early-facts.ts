@@ -1,11 +1,11 @@
 /**
- * Facts of exchanges that were read before their turn in the index. Exchanges are indexed in id order. If one was
- * stored without facts, under pressure, the facts of later ones wait until it is indexed. They wait in the file: in
- * rows of the table `early`, which are written in the transaction that stores the exchanges, and removed in the
- * transaction that writes the summaries. The rows are only an addition: if a row is missing, damaged or of another
- * version, its exchanges are read from their stored copy. Capture process, and commands that rewrite a capture file.
- * Bounds: rows of EARLY_BYTES in all; beyond that, exchanges are stored without facts. In memory: one row that was
- * read, and the rows of one write.
+ * Facts of exchanges that were read before their turn in the index. Exchanges are indexed in id order. If an exchange
+ * was stored without facts, under pressure, the facts of later exchanges wait until it is indexed. These facts wait in
+ * the file: in rows of the table `early`, which are written in the transaction that stores the exchanges, and removed
+ * in the transaction that writes the summaries. The rows are only an addition: if a row is missing, damaged or of
+ * another version, its exchanges are read from their stored copy. Capture process, and commands that rewrite a capture
+ * file. Bounds: rows of EARLY_BYTES in all; beyond that, exchanges are stored without facts. In memory: one row that
+ * was read, and the rows of one write.
  */
 import { constants } from 'node:zlib';
 import { compressZstd, decompressZstd } from '../../std/zstd.ts';

@@ -1,6 +1,6 @@
 /**
  * Writes a new copy of a capture file beside it: under another key, or without its unused pages. The caller replaces
- * the file by the copy. Blocks that the old key cannot decrypt are damaged. They are copied unchanged, so that ids stay
+ * the file by the copy. Damaged blocks, which the old key cannot decrypt, are copied unchanged, so that ids stay
  * the same and readers report the damage as before. Capture process, command line.
  */
 import { closeSync, constants, fdatasyncSync, openSync, rmSync, writeSync } from 'node:fs';

@@ -20,8 +20,8 @@ interface SealLimits {
   /** A file is sealed when it has this size. Here and below, its waiting blocks count as if they were packed. */
   bytes: number;
   /**
-   * A file of at least this size is sealed when its first exchange is this old. Smaller files are not sealed by age,
-   * because readers must open each sealed file.
+   * A file of at least `old_bytes` is sealed when its first exchange is `old_ms` old. Smaller files are not sealed by
+   * age, because readers must open each sealed file.
    */
   old_bytes: number;
   old_ms: number;

@@ -520,7 +520,7 @@ export class CaptureLog {
   /**
    * Runs one pass of postponed work: packing or indexing, whichever is more urgent in most passes, and then the
    * full-text index for the rest of the time. While the log is behind, packing comes first. If the chosen work has
-   * nothing to do, the pass does the other one.
+   * nothing to do, the pass does the other work.
    * @throws the storage's error in packing or indexing; a later pass repeats the work
    */
   tidySome(decode: DecodeExchange, budget_ms: number): Promise<TidyPass> {

@@ -53,7 +53,7 @@ export class MaskedLabels {
   }
 
   /**
-   * Reads or creates the secret. If it cannot be stored, capture continues with one that lasts until the process ends.
+   * Reads or creates the secret. If the secret cannot be stored, capture uses a new secret until the process ends.
    */
   #load(): string {
     if (this.#dataDir !== null) {

@@ -38,7 +38,7 @@ const MAP_BYTES = 64 * 2 ** 30;
 
 /** Commits that are acknowledged in a redo log, but not in the database yet. */
 export interface Promises {
-  /** Writes them to the file. @throws a database error; they stay pending */
+  /** Writes these commits to the file. @throws a database error; the commits then stay pending */
   settle(): void;
   /** Whether a pending change may affect a row whose key is `stem` followed by `tailBytes` bytes. */
   mayHold(database: string, stem: Buffer, tailBytes: number): boolean;

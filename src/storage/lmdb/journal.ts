@@ -170,7 +170,7 @@ export class LmdbJournal implements JournalStore {
 
   /**
    * Merges the changes.
-   * @returns a function that applies them. Call it inside a write transaction.
+   * @returns a function that applies the changes. Call this function inside a write transaction.
    */
   #prepare(encoded: readonly Change[]): () => void {
     const changes = mergeCounts(dropSuperseded(encoded));

@@ -1,12 +1,13 @@
 /**
  * Opens databases for writing so that each write transaction continues the newest commit. Any thread.
+ *
  * The lock file of a database contains the number of its newest commit. From this number each write transaction chooses
- * the snapshot that it changes. But every process that opens the database sets the number to the one that it read from
- * the database a moment before (LMDB of lmdb-js, at least up to 3.5.6; OpenLDAP's issue 9496). If a transaction was
- * committed in that moment, the next write transaction continues the snapshot before it: the commit is lost, and after
- * several of them the file is damaged. So each write transaction first compares its number with the heads of the file,
- * which no other transaction can change meanwhile. A transaction that does not continue the newest commit corrects the
- * lock file, is aborted, and begins again.
+ * the snapshot that it changes. But a process that opens the database first reads the newest commit's number in the
+ * database, and a moment later writes this number into the lock file (LMDB of lmdb-js, at least up to 3.5.6; OpenLDAP's
+ * issue 9496). If a transaction is committed in that moment, the next write transaction continues an older snapshot:
+ * the commit is lost, and after several lost commits the file is damaged. So each write transaction first compares its
+ * number with the heads of the file, which no other transaction can change meanwhile. A transaction that does not
+ * continue the newest commit corrects the lock file, is aborted, and begins again.
  */
 import {
   closeSync,
@@ -26,8 +27,8 @@ import { HeadNumbers } from './file-head.ts';
 /** Maximum number of times that a transaction begins. Each process that opens the database can cause one repetition. */
 const BEGINS = 100;
 /**
- * Time from a commit to a check of the lock file, in milliseconds. If the number in it was set back after the last
- * commit, readers would not see that commit until the next one.
+ * Time from a commit to a check of the lock file, in milliseconds. If a process sets the file's number back after the
+ * last commit, readers do not see that commit until the check or the next commit.
  */
 const CHECK_MS = 250;
 

@@ -195,7 +195,7 @@ type AnyRoot = RootDatabase<Buffer, any>;
 /**
  * Checks whether the file matches the key. Records the key in an empty file.
  * @returns the codec of an encrypted file; null if the file is not encrypted and there is no key
- * @throws DataKeyError with one line if they do not match
+ * @throws DataKeyError with a one-line message if they do not match
  */
 export function checkSealing(root: AnyRoot, path: string, key: DataKey | null): FileSealing | null {
   // Checked before the record is read, because a thread that creates the file writes the record before other rows.
@@ -238,7 +238,7 @@ export function readKeyId(root: AnyRoot): string | null {
  * Chooses the codec of a file: values are encrypted if there is a key, and otherwise have checksums if the file says
  * so.
  * @returns null for a file of an earlier version, which has neither
- * @throws DataKeyError with one line if file and key do not match
+ * @throws DataKeyError with a one-line message if file and key do not match
  */
 export function openCodec(root: AnyRoot, path: string, key: DataKey | null): ValueCodec | null {
   const sealing = checkSealing(root, path, key);

@@ -89,7 +89,7 @@ export async function closeStores({ main, runs, run_reads }: TableStores): Promi
 
 /**
  * Opens only the main database, for a command that writes to it; creates it if missing.
- * @throws Error with one line that names the file; its `code` marks it as an expected error
+ * @throws Error with a one-line message that names the file; its `code` marks it as an expected error
  */
 export function openMain({ main: path, data_key }: DatabasePaths): LmdbTables {
   refuseShared(dirname(path));
@@ -108,7 +108,7 @@ export function openMain({ main: path, data_key }: DatabasePaths): LmdbTables {
 
 /**
  * Throws if the folder belongs to a box that shares its rows: the boxes would not see changes to main.mdb.
- * @throws Error with one line
+ * @throws Error with a one-line message
  */
 export function refuseShared(dataDir: string): void {
   if (!existsSync(viewPath(dataDir))) return;
@@ -126,7 +126,7 @@ function checkIfThere(path: string): void {
 
 /**
  * Checks a file before it is opened, because LMDB crashes the whole process if the file is not a database.
- * @throws Error with one line that names the file; its `code` marks it as an expected error
+ * @throws Error with a one-line message that names the file; its `code` marks it as an expected error
  */
 export function checkDatabase(path: string): void {
   try {
@@ -190,7 +190,7 @@ export function keepCheckpoints(
  * machine has restarted, the checkpoint of `runs.mdb` is restored first. Then the redo logs of an earlier process are
  * applied to `runs.mdb`.
  * @returns whether the checkpoint was restored
- * @throws Error with one line that names the file; its `code` marks it as an expected error
+ * @throws Error with a one-line message that names the file; its `code` marks it as an expected error
  */
 export async function tryStores(paths: DatabasePaths): Promise<boolean> {
   return tryFiles([paths.main, paths.runs], paths, () => closeStores(openStores(paths)));

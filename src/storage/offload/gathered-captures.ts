@@ -53,7 +53,7 @@ export class GatheredCaptures {
    * files. Does nothing if another process gathers captures into the same folder.
    * @param check throws to stop
    * @returns what could not be read, including the case of another process
-   * @throws what `check` throws; Error with one line if the registry is damaged; a file system error
+   * @throws what `check` throws; Error with a one-line message if the registry is damaged; a file system error
    */
   async follow(check: () => void): Promise<GatherReport> {
     const { folder } = this.#options;

@@ -59,7 +59,7 @@ export function gatheredDb(folder: string, gateway: string): string {
 /**
  * Reads the registry of a folder.
  * @returns null if the folder has no registry, because nothing was gathered yet
- * @throws Error with one line if the registry is damaged or of a newer version; a file system error
+ * @throws Error with a one-line message if the registry is damaged or of a newer version; a file system error
  */
 export function readRegistry(folder: string): GatheredRegistry | null {
   const path = registryPath(folder);

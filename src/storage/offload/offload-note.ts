@@ -97,7 +97,7 @@ export const GATEWAYS = 'gateways/';
  * Reads the note of a capture database.
  * @param path a capture file, live or sealed
  * @returns null if there is no note, because nothing was ever sent to a bucket
- * @throws Error with one line if the note is damaged or of a newer version; a file system error
+ * @throws Error with a one-line message if the note is damaged or of a newer version; a file system error
  */
 export function readNote(path: string): OffloadNote | null {
   const place = bucketNotePath(path);

@@ -124,7 +124,8 @@ export class Offload {
   /**
    * Opens the bucket of a capture database. If the note lists no files, the configured place replaces the noted one.
    * @returns null if no bucket is configured or noted
-   * @throws Error of one line if the note is damaged, or lists files at another place than the configured one
+   * @throws Error with a one-line message if the note is damaged, or lists files at another place than the configured
+   *   one
    */
   static open(options: OffloadOptions): Offload | null {
     const note = readNote(options.path);
@@ -149,9 +150,9 @@ export class Offload {
   }
 
   /**
-   * Runs a pass: sends files, removes objects, and moves or restores blocks, as far as due. A call during a pass waits
-   * for that pass. Does nothing while passes are paused, or while an erasure, a compaction or a change of the key is
-   * ordered.
+   * Runs a pass: sends files, removes objects, and moves blocks to the bucket or back, each when it is due. Does
+   * nothing while passes are paused, or while an erasure, a compaction or a change of the key is ordered. Otherwise a
+   * call during a pass waits for that pass.
    * @throws StoreError; a storage error
    */
   pass(host: OffloadHost): Promise<void> {
@@ -485,7 +486,8 @@ export class Offload {
     const found = await this.#thread.call({ name: 'get', object });
     const known = found === null ? [] : [this.#refuseOther(object, Buffer.from(found))];
     const nonce = randomBytes(8).toString('hex');
-    // The bucket has the manifest that was found, or one that an earlier pass tried to write, or will have the next one.
+    // From now on, the bucket has one of three manifests: the one that was found, one that an earlier pass tried to
+    // write, or the one that this pass writes.
     this.#note.nonces = [...new Set([...known, ...this.#note.nonces.slice(-NONCES_TRIED), nonce])];
     this.#save();
     const files = this.#note.files

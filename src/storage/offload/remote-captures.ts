@@ -29,7 +29,7 @@ interface RemoteOptions {
 /**
  * Fetches new files, and removes files that are not in the bucket any more.
  * @returns the gateways, without those that have not listed any files yet
- * @throws StoreError with one line; a file system error
+ * @throws StoreError with a one-line message; a file system error
  */
 export async function fetchCaptures({
   place,

@@ -41,7 +41,7 @@ export interface PageSource {
 /**
  * Opens a snapshot of a database.
  * @param dataKey the key of the database; null: it is not encrypted
- * @throws Error with one line that names the file
+ * @throws Error with a one-line message that names the file
  */
 export function openDatabasePages(path: string, dataKey: Uint8Array | null): PageSource {
   checkDatabase(path);
@@ -80,8 +80,8 @@ class DatabasePages implements PageSource {
   readonly #path: string;
 
   /**
-   * The caller must open the read transaction before it reads the head, so that the head is that of the same commit or
-   * of a later one.
+   * The caller must open the read transaction before it reads the head, so that the head belongs to the same commit or
+   * to a later commit.
    */
   constructor(
     file: number,

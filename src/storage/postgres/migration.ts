@@ -37,7 +37,7 @@ export async function migrate(client: Client): Promise<{ from: number; to: numbe
 
 /**
  * Checks that the schema's version is SCHEMA_VERSION.
- * @throws TruthRefusedError if it is another one; a driver error
+ * @throws TruthRefusedError if the version is another; a driver error
  */
 export async function checkSchema(client: Client): Promise<void> {
   const version: number = (await client.query(READ_VERSION)).rows[0]?.version ?? 0;

@@ -1,7 +1,7 @@
 /**
  * The tables and functions (schema.ts) with which boxes divide the rates of keys. Data; any thread. Both tables are
- * UNLOGGED: their changes are not synced to the disk, and a crash or a fail-over empties them. After that, the epoch is
- * another one, and boxes write their entries again. Boxes need no privileges on these tables, because they only call
+ * UNLOGGED: their changes are not synced to the disk, and a crash or a fail-over empties them. Then the epoch
+ * changes, and boxes write their entries again. Boxes need no privileges on these tables, because they only call
  * the functions.
  */
 

@@ -18,7 +18,7 @@ import {
 import type { View } from './view.ts';
 
 export interface FollowerTimes {
-  /** How often commits of other boxes are searched for, if no hint arrives. */
+  /** Interval of the searches for commits of other boxes, while no hint arrives. */
   poll_ms: number;
   /** Maximum time that a commit waits for the database. After that, its caller gets an error. */
   patience_ms: number;

@@ -61,7 +61,7 @@ export interface LiveSession extends RatesSession {
   beat(): Promise<string[]>;
   /**
    * Reports that the organizations have readers, so that their events are stored for some minutes.
-   * @returns the heads of all of them
+   * @returns the head of each organization
    * @throws TruthUnavailableError
    */
   want(orgs: readonly string[]): Promise<LiveHead[]>;

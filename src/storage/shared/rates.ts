@@ -38,7 +38,7 @@ export interface RatesSession {
    * Writes each entry, unless the database has another epoch, the stored entry has another version than `base`, the
    * entry is new and there are too many, or the entry to remove does not exist.
    * @returns the new versions in the same order; null: not written
-   * @throws TruthUnavailableError: they may or may not be written
+   * @throws TruthUnavailableError: the entries may or may not be written
    */
   writeRates(epoch: string, writes: readonly RateWrite[]): Promise<(number | null)[]>;
 }

@@ -1,7 +1,7 @@
 /**
  * The number of a run in the full-text index: 53 bits of a hash of its id (two lanes of multiplication and
- * rotation). In one of 18,000 databases with a million runs, two runs have the same number; then a search may
- * list one of them without a match. Pure; any thread.
+ * rotation). In one of 18,000 databases with a million runs, two runs have the same number. Then a search may list
+ * a run that has no match. Pure; any thread.
  */
 
 /** Computes the number of a run. @returns a number above 0; 0 for null, which means no run */
