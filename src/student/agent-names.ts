@@ -28,7 +28,7 @@ export type AgentNames = ReadonlyMap<string, string>;
 
 /**
  * Reads the names.
- * @throws Error of one line for a file that is damaged or cannot be read
+ * @throws Error with a one-line message for a file that is damaged or cannot be read
  */
 export async function readAgentNames(directory: string): Promise<AgentNames> {
   const path = join(directory, NAMES_NAME);
@@ -43,7 +43,7 @@ export async function readAgentNames(directory: string): Promise<AgentNames> {
 /**
  * Names a variant.
  * @param name null: remove the name. A text must not be empty after `cleanAgentName`
- * @throws Error of one line for a damaged file, or the system's error
+ * @throws Error with a one-line message for a damaged file, or the system's error
  */
 export async function nameAgent(directory: string, agent: string, name: string | null): Promise<void> {
   const names = new Map(await readAgentNames(directory));

@@ -181,7 +181,7 @@ function describeCounts(day: string, agent: string, counts: DayCounts): LedgerRo
 /**
  * Reads the ledger from its file.
  * @returns null when there is no file
- * @throws Error of one line for a file that is damaged or cannot be read
+ * @throws Error with a one-line message for a file that is damaged or cannot be read
  */
 export async function readLedgerFile(path: string): Promise<LedgerCopy | null> {
   const value = await readWholeJson(path, LEDGER.file_bytes);

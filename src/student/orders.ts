@@ -52,8 +52,8 @@ export const NO_ORDERS: Orders = { held: false, shares: [], suspended: [], resum
 /**
  * Reads the orders.
  * @returns `NO_ORDERS` when there is no file
- * @throws OrdersError of one line for a file that is damaged or cannot be read: its suspensions are unknown then, so
- * nothing may be served
+ * @throws OrdersError with a one-line message for a file that is damaged or cannot be read: its suspensions are unknown
+ *   then, so nothing may be served
  */
 export async function readOrders(directory: string): Promise<Orders> {
   const path = join(directory, ORDERS_NAME);

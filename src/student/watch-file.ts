@@ -43,7 +43,7 @@ const schema = z.object({
 /**
  * Reads the watch from its file.
  * @returns null when there is no file
- * @throws Error of one line for a file that is damaged or cannot be read
+ * @throws Error with a one-line message for a file that is damaged or cannot be read
  */
 export async function readWatchFile(path: string): Promise<DriftCopy | null> {
   const value = await readWholeJson(path, WATCH_FILE_BYTES);

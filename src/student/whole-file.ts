@@ -11,7 +11,8 @@ import { dirname } from 'node:path';
  * Reads JSON.
  * @param most maximum size of the file in bytes
  * @returns the value; undefined for anything but JSON; null for a missing file
- * @throws Error of one line for a path that is no file and for a file that is too large, or the system's error
+ * @throws Error with a one-line message for a path that is no file and for a file that is too large, or the system's
+ *   error
  */
 export async function readWholeJson(path: string, most: number): Promise<unknown> {
   let text: string;

@@ -54,7 +54,9 @@ function measureRun(words: readonly string[], { words: other, places }: WordPlac
   return longest;
 }
 
-/** Whether all words of a text stand in the other text, one after the other, and one of them is a word of content. */
+/**
+ * Whether the other text contains all words of a text, next to each other and in order, with at least one content word.
+ */
 export function hasRun(words: readonly string[], { words: other, places }: WordPlaces): boolean {
   const hasContent = words.some((word) => /\d/.test(word) || (word.length > 2 && !FUNCTION_WORDS.has(word)));
   return (

@@ -279,8 +279,9 @@ export function valuesMatch(
 
 /**
  * For two texts of which only one denies something: whether its denials are only a way of wording (`no action`,
- * `does not answer`). They are if neither the other text nor a golden text at this place affirms the denied words, and
- * the other text names no outcome that the denying text does not name (`cancelled` against `not possible`).
+ * `does not answer`). Two conditions must hold: neither the other text nor a golden text at this place affirms the
+ * denied words, and the other text names no outcome that the denying text does not name (`cancelled` against
+ * `not possible`).
  */
 function denyNothingSaid(a: TextFacts, b: TextFacts, affirmed: ReadonlySet<number> | undefined): boolean {
   const [denying, other] = a.denials > 0 ? [a, b] : [b, a];

@@ -101,9 +101,9 @@ const measured = z.object({
   /** Figures of the service; only for a student of kind `http`. */
   service: z.lazy(() => serviceMeasures).optional(),
   /**
-   * The measured student, if it is not the student that serves: it was taught in the same way, but without the held-out
-   * runs. With few golden runs, several students are measured, and each run is held out by one of them; then runs,
-   * steps and threshold are those of the first student.
+   * The measured student, if another student serves. It was taught in the same way as the serving student, but without
+   * the held-out runs. With few golden runs, several students are measured, and each run is held out from one of these
+   * students. The runs, steps and threshold here are then those of the first student.
    */
   of: z
     .object({

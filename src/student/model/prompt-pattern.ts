@@ -26,8 +26,8 @@ const VALUES_MIN = { plain: 2, names: 3 } as const;
 /** Largest share of values that may consist of everyday words alone. */
 const EVERYDAY_MOST = 0.2;
 /**
- * Two sentences are alike if at least this share and this number of their words are equal, and each value has at
- * most this many words.
+ * Two sentences are alike if two conditions hold: at least `share` of their words, and at least `words` words, are
+ * equal; and each value has at most `value` words.
  */
 const ALIKE = { share: 0.5, words: 2, value: 4 } as const;
 

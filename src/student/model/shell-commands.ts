@@ -69,7 +69,7 @@ const WITHOUT_EFFECT: Readonly<Record<string, RegExp>> = {
 const LINES = new Set(['systemctl status', 'journalctl', 'git log', 'head', 'tail']);
 const LINES_OPTION = /^(?:-n|--lines|--max-count)$/;
 const LINES_WRITTEN = /^(?:-n?|--lines=|--max-count=)(\d+)$/;
-/** Programs that pass on unchanged what another one shows. */
+/** Programs that pass on the output of another program unchanged. */
 const PAGERS = new Set(['less', 'more', 'cat']);
 
 /** Whether a tool runs commands, by its name. */
