@@ -34,8 +34,8 @@ const VALUE_CHARACTERS = 2_000;
 
 /**
  * Compares the student's answer, given or proposed, with the upstream's.
- * @param agrees how the student judges whether the upstream's answer is equivalent; absent: the compared answer is not
- * the one that the student proposes now
+ * @param agrees how the student judges whether the upstream's answer is equivalent; absent if `student` is not the
+ *   answer that the student proposes now
  */
 export function compareAnswers(
   student: readonly TurnBlock[],

@@ -404,7 +404,7 @@ function readJsonAnswer(text: string): { value: object; indent: number } | null 
 function shapeOfValue(value: unknown, tellsNull = false): string {
   if (isPrimitive(value)) return tellsNull && value === null ? 'null' : '_';
   if (Array.isArray(value)) {
-    // The shape of a long list does not count: a rule copies the list, or it has an element per element of another one.
+    // The shape of a long list does not count: a rule copies the list, or makes an element per element of another list.
     if (value.length > 8) return '_';
     const shapes = value.map((item) => shapeOfValue(item, tellsNull));
     // The list may have one element per element of another list.
@@ -1027,7 +1027,7 @@ function labelWordings(pieces: readonly Piece[][]): string[] {
 
 /**
  * Adds template nodes for the text of a gap.
- * @returns false when it could not be solved; `cuts` then has ways to divide the texts
+ * @returns false if no nodes give the gap's text; `cuts` then has ways to divide the texts
  */
 function solveGap(
   solver: Solver,

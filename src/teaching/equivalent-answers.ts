@@ -86,11 +86,9 @@ const PATH_SHARE = 0.12;
  */
 const PATH_LATER = 0.8;
 const PATH_SEEN = 0.05;
-/**
- * Minimum share of the steps of another way whose runs make the main calls at once or later, and minimum number of its
- * runs.
- */
+/** Of the steps of another way: minimum share whose runs make the main calls at once or later. */
 const OTHER_WAY = 0.9;
+/** Minimum number of runs that go another way. */
 const OTHER_RUNS = 2;
 /** Maximum number of words and constants kept for one label and place. */
 const WORDS_KEPT = 600;
@@ -594,11 +592,11 @@ class Labelling {
   }
 
   /**
-   * Whether the other group is another way to the result of the main group. It is if both make the same lookup with
-   * other options. It is also if nothing in the step tells which way follows, and one of these holds: the main way is a
-   * lookup after which its runs make the other calls; both are lookups with different tools after which runs go on
-   * alike; or nearly all runs of the other way make the main calls at once or later, and its additional calls are
-   * harmless.
+   * Whether the other group is another way to the result of the main group. True if both make the same lookup with
+   * other options. Also true if nothing in the step tells which way follows, and one of these conditions holds: the
+   * main way is a lookup after which its runs make the other calls; both are lookups with different tools after which
+   * runs go on alike; or nearly all runs of the other way make the main calls at once or later, and the additional
+   * calls of the other way are harmless.
    */
   #isOtherWay(main: readonly number[], other: readonly number[], members: readonly number[][]): boolean {
     if (!this.#hasCalls(main) || !this.#hasCalls(other) || this.#isFinal(main)) return false;
@@ -654,9 +652,10 @@ class Labelling {
   }
 
   /**
-   * Whether the main way may leave out the calls that only the other way makes. It may if these calls are lookups. It
-   * also may if most runs of the main way make these calls at once or later, and at least PATH_RUNS runs go the other
-   * way. That many runs are also needed if the other way has no additional call, and the main way does more than look.
+   * Whether the main way may leave out the calls that only the other way makes. True if these calls are lookups. Also
+   * true if most runs of the main way make these calls at once or later, and at least PATH_RUNS runs go the other way.
+   * If the other way has no additional call, and the main way does more than look, PATH_RUNS runs must go the other
+   * way, too.
    */
   #leavesLooksOut(main: readonly number[], other: readonly number[], members: readonly number[][]): boolean {
     const ofOther = membersOf(other, members);

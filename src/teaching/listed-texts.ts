@@ -34,7 +34,10 @@ type SolveItems = (texts: readonly LooseText[]) => TemplateNode | null;
 const LIST_MARK = '\uE000';
 /** Minimum number of runs whose texts show a list; also of runs whose texts have at least two elements of it. */
 const LISTED_RUNS = 5;
-/** Minimum number of elements of a text that shows what texts say about an element: one is between first and last. */
+/**
+ * Minimum number of elements in a text that shows what texts say about an element. Then at least one element is between
+ * the first and the last.
+ */
 const TOLD = 3;
 /** Of the texts that have any element of a list: maximum share of those that do not have all elements. */
 const PARTLY = 0.1;

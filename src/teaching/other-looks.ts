@@ -3,9 +3,9 @@
  * besides, first, later, or with another tool. Such an answer is another way to the same result, so the usual answer is
  * right at its step, too. Pure; teaching.
  *
- * A run proves this if it makes the usual calls at this step or later. If it never makes the usual lookup, two
- * conditions must hold. Enough runs do without the lookup. And nothing distinguishes these runs from other runs:
- * neither a mark of the step nor the tools with which they change something later.
+ * A run proves that its answer is such a way if it makes the usual calls at this step or later. If the run never makes
+ * the usual lookup, two conditions must hold: enough runs do without the lookup, and nothing distinguishes these runs
+ * from other runs, neither a mark of the step nor the tools with which the runs change something later.
  */
 
 import { fillTemplate } from '../student/model/answer-template.ts';

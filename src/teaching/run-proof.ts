@@ -52,7 +52,7 @@ function isCorrection(
 /**
  * Whether both answers differ only in lookups, and the run makes all calls of this answer at this step or later. Another
  * lookup with the same tool is another answer. So is a lookup in the place of a call that changes something, even if the
- * run makes that lookup later: the next page of a table comes after the changes to this one.
+ * run makes that lookup later: an agent reads the next page of a table after it has changed the current page.
  */
 function isMadeAnyway(
   given: readonly StudentBlock[],

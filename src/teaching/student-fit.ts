@@ -65,10 +65,11 @@ const SAME_PROMPT = 0.5;
  */
 const PARTS_READ = 50;
 /**
- * Marks that nearly all golden steps have get this share of the total worth, and are at most COMMON_MARKS. If no mark
- * tells the answer, they get all of it.
+ * Share of the total worth for common marks, which nearly all golden steps have. If no mark tells the answer, the
+ * common marks get all of the worth.
  */
 const COMMON_SHARE = 0.2;
+/** Maximum number of common marks. */
 const COMMON_MARKS = 24;
 
 /** Fits a student. The same steps in the same order, with the same options, always give the same model. */

@@ -609,7 +609,7 @@ export interface Gate {
 
 /**
  * Decides whether a student is good enough.
- * @returns why the student is not good enough to be published; null if it is
+ * @returns why the student is not good enough to be published; null if the student is good enough
  */
 export function judgeStudent({ threshold, draft }: TaughtStudent, gate: Gate): string | null {
   if (threshold < 0) return describeNothing(gate);
@@ -624,7 +624,7 @@ function describeNothing(gate: Gate): string {
 
 /**
  * Decides whether a student's figures are good enough.
- * @returns why a student with these figures is not published; null if they allow it
+ * @returns why a student with these figures is not published; null if the figures allow publication
  */
 export function judgeMeasures(measured: StudentMeasures, gate: Gate): string | null {
   const { served, errors, error, in_a_row: row, steps } = measured;
