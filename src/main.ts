@@ -222,7 +222,7 @@ function ticketSecrets({ auth, data_key }: Config, { identity }: StoreSeat): Uin
 /**
  * Opens the database that several boxes share.
  * @returns null for a box with its own database
- * @throws Error of one line if the database cannot be used
+ * @throws Error with a one-line message if the database cannot be used
  */
 async function openSharedStore(config: Config, shared: ReturnType<typeof allocateShared>, log: Log) {
   const { shared_database: address, data_dir, data_key } = config;

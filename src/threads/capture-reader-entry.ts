@@ -435,8 +435,8 @@ class CaptureLibrary {
   }
 
   /**
-   * Returns the rest of the conversation that the last page left. null: the page to continue is another one, or the
-   * run's last exchange or the files have changed since.
+   * Returns the rest of the conversation that the last page left. null: the caller continues another
+   * page, or the run's last exchange or the files have changed since.
    */
   #resume(runId: string, after: number | null, lastId: number): Iterator<ToldExchange> | null {
     const kept = this.#kept;

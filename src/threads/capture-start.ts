@@ -1,6 +1,6 @@
 /**
- * Opens the capture database before traffic arrives. If that fails, the start fails with an error
- * of one line. Main thread.
+ * Opens the capture database before traffic arrives. If that fails, the start fails with a one-line
+ * message. Main thread.
  */
 import { dirname } from 'node:path';
 import type { CaptureWriterClient } from '../../actors/capture-writer/client.ts';
@@ -12,7 +12,7 @@ import { checkPlace } from '../storage/bucket/open-store.ts';
 /**
  * Opens the database. The start fails if that is impossible, because every exchange would be
  * dropped.
- * @throws Error of one line: which file, why, and what to do
+ * @throws Error with a one-line message: which file, why, and what to do
  */
 export async function openCapture(
   writer: CaptureWriterClient,
@@ -35,7 +35,7 @@ export async function openCapture(
 
 /**
  * Checks the configuration of a service that shows captures of other machines.
- * @throws Error of one line
+ * @throws Error with a one-line message
  */
 export function checkReadFrom({ read_from }: Pick<CaptureConfig, 'read_from'>, isCapturing: boolean): void {
   if (read_from === null) return;

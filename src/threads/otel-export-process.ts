@@ -17,7 +17,7 @@ import type { FromOtelExport, OtelExportOptions, ToOtelExport } from './otel-exp
 interface OtelExportParts {
   entry: URL;
   options: Omit<OtelExportOptions, 'gives_up_first'>;
-  /** Called after each unexpected end, and when the collector starts to fail or works again. */
+  /** Called after each unexpected end of the process, and when the collector starts to fail or works again. */
   tell: (words: string, facts: object) => void;
 }
 

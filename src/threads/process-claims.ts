@@ -40,7 +40,7 @@ export class ProcessClaims {
 
   /**
    * Claims the databases of the given parts, and finishes or undoes an interrupted change of the data key.
-   * @throws Error with one line: which process has the claim, or why the database cannot be opened
+   * @throws Error with a one-line message: which process has the claim, or why the database cannot be opened
    */
   async take({ api, capture }: { api: boolean; capture: boolean }): Promise<void> {
     const { data_dir, data_key, capture: kept } = this.#config;
@@ -132,7 +132,7 @@ async function settleRekey({ data_dir, capture }: Config, log: Log): Promise<voi
  * Claims DATA_DIR for this process's actors, which keep state in memory: two processes would answer
  * differently and store conflicting states. Commands that only write a row, such as `understudy
  * keys`, need no claim. Waits for a process that still drains.
- * @throws Error with one line if another process serves from it
+ * @throws Error with a one-line message if another process serves from it
  */
 async function claimData(dir: string, log: Log, signal: AbortSignal | undefined): Promise<WriterClaim> {
   try {
@@ -148,7 +148,7 @@ async function claimData(dir: string, log: Log, signal: AbortSignal | undefined)
 
 /**
  * Claims the capture database for this process. Waits for a process that still drains.
- * @throws Error with one line if another process writes to it
+ * @throws Error with a one-line message if another process writes to it
  */
 async function claimCapture(db: string, log: Log, signal: AbortSignal | undefined): Promise<WriterClaim> {
   try {

@@ -24,7 +24,7 @@ const PROXY_TUNNEL_DESCRIPTORS = 4;
  * Starts the proxy's thread.
  * @param descriptors number of descriptors that the process may have; 0 if unknown
  * @returns the thread, which listens
- * @throws Error of one line when the address cannot be bound, or the authority's files are invalid
+ * @throws Error with a one-line message when the address cannot be bound, or the authority's files are invalid
  */
 export async function startProxy(
   { proxy, data_dir, log_level, connections }: Config,

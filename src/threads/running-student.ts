@@ -29,7 +29,7 @@ export interface OpenStudent {
   service: (AnsweringService & { close(): Promise<void> }) | null;
 }
 
-/** Loads the student of a task. @throws Error with one line */
+/** Loads the student of a task. @throws Error with a one-line message */
 type StudentOpener = (task: StudentTask) => Promise<OpenStudent>;
 
 /** Minimum time between two log lines about failed steps. */

@@ -34,7 +34,7 @@ export interface Capture {
   otel: OtelExportProcess | null;
 }
 
-/** A server of this thread, or the remote control of one on another thread. */
+/** A server of this thread, or a remote object for a server of another thread. */
 type AnyServer = RoutedServer & { metrics(): Promise<MetricsData> };
 
 /** The servers that have started, for calls to all of them. */

@@ -62,7 +62,7 @@ export class SharedStore {
 
   /**
    * Starts the thread, which connects to the database and brings the view up to date.
-   * @throws Error of one line: why the database cannot be used
+   * @throws Error with a one-line message: why the database cannot be used
    */
   static async start(place: SharedStorePlace, memory: SharedStoreMemory, log: Log): Promise<SharedStore> {
     const store = new SharedStore(place, memory, log);

@@ -56,7 +56,7 @@ class StudentSharingThread {
 /**
  * Starts the thread that shares the student.
  * @returns null if no shared place is configured
- * @throws Error of one line if STUDENT_BUCKET_URL is invalid
+ * @throws Error with a one-line message if STUDENT_BUCKET_URL is invalid
  */
 export function openStudentSharing(
   { relegation, data_dir, data_key, log_level }: Config,

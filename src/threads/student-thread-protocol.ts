@@ -31,7 +31,7 @@ export interface StudentTask {
 export interface StudentControl {
   /**
    * Loads the student. It must be called first, and only once.
-   * @throws Error with one line if the student cannot be loaded
+   * @throws Error with a one-line message if the student cannot be loaded
    */
   open(): Promise<StudentFacts>;
   /** Connects the port of a server. */
@@ -49,7 +49,7 @@ export interface StudentControl {
   describeWatch(): Promise<WatchReport>;
   /**
    * Reads the operator's orders.
-   * @throws Error with one line; the earlier orders stay in force
+   * @throws Error with a one-line message; the earlier orders stay in force
    */
   obey(): Promise<void>;
   /**

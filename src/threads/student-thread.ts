@@ -33,9 +33,9 @@ import { STUDENT_TIMEOUT_MS } from '../student/serving/limits.ts';
 import type { StudentFacts, WatchReport } from '../student/serving/protocol.ts';
 import type { StudentControl, StudentTask } from './student-thread-protocol.ts';
 
-/** How often the student's directory is checked for a new version. */
+/** Interval of the checks of the student's directory for a new version. */
 const STUDENT_LOOK_MS = 3_000;
-/** How long the thread may take to load its directory. */
+/** Longest time that the thread may take to load its directory. */
 const STUDENT_LOAD_MS = 120_000;
 /**
  * Interval of the pings. Also the longest time that the thread may take to answer a ping, to copy its state,
@@ -51,7 +51,7 @@ const STUDENT_START_MS = 5_000;
 const STUDENT_WATCH_MS = 500;
 /** Maximum V8 heap of the thread. If it needs more, the thread ends, and the process continues. */
 const STUDENT_HEAP_MB = 2_048;
-/** Maximum number of threads at once. A further student waits until one has ended. */
+/** Maximum number of threads at once. A further student waits until a thread has ended. */
 const SEATS_MAX = 3;
 /** Delay before the thread restarts. It doubles from the first value to the last. */
 const STUDENT_RESTART_MS = { first: 200, last: 30_000 } as const;
@@ -59,7 +59,7 @@ const STUDENT_RESTART_MS = { first: 200, last: 30_000 } as const;
 /**
  * Loads the student of a directory as the student's thread does, and discards it.
  * @returns whether there is a student; false: none was published yet, and one may be added later
- * @throws StudentDirectoryError with one line if the student cannot be loaded
+ * @throws StudentDirectoryError with a one-line message if the student cannot be loaded
  */
 async function checkStudent(directory: string): Promise<boolean> {
   await checkForWaiting(directory);
@@ -112,7 +112,7 @@ interface StudentThreadOptions extends Omit<StudentTask, 'control' | 'prices'> {
   /** How long a step waits for the student; null: the default of its kind. */
   timeout_ms: number | null;
   log: { info(fields: object, words: string): void; error(fields: object, words: string): void };
-  /** How often the student's directory is checked. For tests. */
+  /** Interval of the checks of the student's directory. For tests. */
   look_ms?: number;
   ping_ms?: number;
 }
