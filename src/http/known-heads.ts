@@ -64,7 +64,7 @@ export function recallHeaders(slot: number, request: HttpRequest): RecalledHeade
 }
 
 /**
- * Remembers headers that `takeHead` did not know, unless one of them is in READ_FIELDS, or a varying one is repeated.
+ * Remembers headers that `takeHead` did not know, unless a header is in READ_FIELDS, or a varying header is repeated.
  * @param headers of a request that is not refused, one byte per character
  */
 export function rememberHeaders(headers: readonly string[]): void {

@@ -106,7 +106,7 @@ export class Authority {
  * Opens the authority of a data directory, or creates it. A new certificate with the same key is made when the hosts
  * change, and before the current certificate expires. Clients that trust the earlier certificate work until it expires.
  * @param domains the domains for which the authority may issue certificates, each with all its subdomains
- * @throws Error with a message of one line if a file cannot be read, created or parsed; its `code` marks it as an
+ * @throws Error with a one-line message if a file cannot be read, created or parsed; its `code` marks it as an
  *   operator's error
  */
 export async function openAuthority(

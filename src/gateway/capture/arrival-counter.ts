@@ -1,7 +1,7 @@
 /**
  * Stamps exchanges in the order in which their requests arrive. All server threads of a process share one counter in
- * shared memory, so stamps of all threads can be compared. A request that was sent after the answer to another one has
- * the larger stamp. Server threads.
+ * shared memory, so stamps of all threads can be compared. A request that was sent after another request was answered
+ * has the larger stamp. Server threads.
  *
  * The counter starts at the wall clock's milliseconds times 1,024, so a process continues above the stamps of its
  * predecessor, unless the predecessor counted more than a million requests per second, or the wall clock was set back

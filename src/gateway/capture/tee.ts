@@ -3,8 +3,8 @@
  * chunk is not copied: a view of it is kept until the exchange is submitted. A longer request body that is copied in
  * one piece is forwarded from its copy. Two bounds hold: one for each body, and one for all open and queued exchanges
  * together. A body above the first bound is truncated and marked. When the second bound is reached, capture gives up
- * the largest open exchange, so that stalled uploads do not block the capture of all others; if no open exchange is
- * large, it gives up the one that needs the room. Neither bound affects traffic. Server threads.
+ * the largest open exchange, so that stalled uploads do not block the capture of all others. If no open exchange is
+ * large, capture gives up the exchange that needs the room. Neither bound affects traffic. Server threads.
  */
 
 /**

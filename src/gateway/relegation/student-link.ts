@@ -148,7 +148,7 @@ export class StudentLink {
 
   /**
    * Reports to the student that the upstream serves a step of the run about which the student was not asked.
-   * Without a student, the next one gets the report, within UNTOLD_RUNS.
+   * Without a student, the next student gets the report, for at most UNTOLD_RUNS runs.
    */
   noteTaken(runId: string): void {
     if (this.#connection !== null) this.#connection.post({ type: 'taken', run_id: runId });

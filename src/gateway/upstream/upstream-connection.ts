@@ -389,8 +389,7 @@ export class UpstreamConnection implements ResponseSink {
   #sendNow(socket: Socket, head: string, body: Buffer): number {
     if (socket.writableLength > 0 || socket.writableCorked > 0 || head.length > SEND_HEAD_BYTES) return 0;
     if (this.#lostUpload !== null || socket instanceof TLSSocket) return 0;
-    // Read the descriptor each time, because the system soon reuses a closed one for another
-    // socket.
+    // Read the descriptor each time, because the system soon gives a closed descriptor's number to another socket.
     const descriptor = (socket as unknown as WithHandle)._handle?.fd ?? -1;
     return descriptor < 0 ? 0 : socketEngine.sendNow(descriptor, head, body);
   }
