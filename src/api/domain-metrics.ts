@@ -48,7 +48,7 @@ const DOMAIN_COUNTERS: readonly DomainCounter[] = [
     kind: 'usage-meter',
     counter: 'evaluations',
     name: 'evaluations',
-    help: 'Evaluations by result: with an intervention, with a repeated one, without one',
+    help: 'Evaluations by result: with a new intervention, with a repeated intervention, without an intervention',
     by: { label: 'result', values: ['injected', 'repeated', 'quiet'] },
   },
   {

@@ -137,7 +137,7 @@ class Intake {
       return await unpack(body, { maxOutputLength: this.#maxBytes });
     } catch (thrown) {
       if ((thrown as NodeJS.ErrnoException).code === 'ERR_BUFFER_TOO_LARGE')
-        throw new OtlpFault(`The body unpacks to more than ${this.#maxBytes} bytes`, true);
+        throw new OtlpFault(`The body decompresses to more than ${this.#maxBytes} bytes`, true);
       throw new OtlpFault('The body is not valid gzip');
     }
   }

@@ -138,7 +138,10 @@ class RunLists {
     });
   }
 
-  /** Makes the test for runs of the organization that the caller may see; `asked` selects one project. */
+  /**
+   * Makes a predicate for runs of the organization: whether the caller may see a run. `asked` selects one project,
+   * unless the caller's key already belongs to a project.
+   */
   #allowedIn({ org_id, project_id: own }: Tenant, asked: string | null | undefined) {
     const project_id = own ?? asked ?? null;
     const hidden = this.#deleted.hiddenIn(org_id);

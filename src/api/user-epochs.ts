@@ -18,7 +18,10 @@ export class UserEpochs {
     return new SharedArrayBuffer(COUNTERS * Int32Array.BYTES_PER_ELEMENT);
   }
 
-  /** Returns the user's counter. Each signalled change of this user, or of one with the same counter, increases it. */
+  /**
+   * Returns the user's counter. Each signalled change of this user, or of a user with the same counter, increases the
+   * counter.
+   */
   of(user_id: string): number {
     return Atomics.load(this.#counters, slotOf(user_id));
   }
