@@ -168,7 +168,8 @@ function isTokenFault(thrown: unknown): boolean {
 }
 
 /**
- * Takes the user's identity from the claims of a token. Unusable claims other than issuer and subject become null.
+ * Takes the user's identity from the claims of a token. An unusable `email`, `name` or `iat` becomes null. A missing
+ * issuer becomes ''.
  * @returns null for a token without a usable subject, or with an unusable issuer
  */
 function readIdentity({ iss, sub, iat, email, name, email_verified }: JWTPayload): UserIdentity | null {
