@@ -1,7 +1,7 @@
 /**
- * The protocol over HTTP without sessions: each message gets an answer from a separate server object. The HTTP pipeline
- * has already checked the credential and the rate. Server threads, which load this file with the first message, because
- * most services get none.
+ * The Model Context Protocol over HTTP, without sessions: a new server object answers each message. The HTTP pipeline
+ * has already checked the credential and the rate. Server threads. They load this file at the first message, because
+ * most services get no messages.
  */
 import {
   createMcpHandler,

@@ -1,4 +1,4 @@
-/** The protocol on standard input and output, for as long as the client keeps the input open. Main thread. */
+/** The Model Context Protocol on standard input and output, until the client closes the input. Main thread. */
 import { once } from 'node:events';
 import { StdioServerTransport, serveStdio } from '@modelcontextprotocol/server/stdio';
 import { DEFAULTS } from '../limits.ts';

@@ -43,7 +43,7 @@ export function makeTools(options: ToolOptions): Tool[] {
 /** A copy of the API's schema without its name, because a named schema would become a reference. */
 const pattern = z.object({
   pattern_id: z.string(),
-  tier: z.string().describe('e1: of the project, e2: of the organization, e3: of everybody'),
+  tier: z.string().describe('e1: of the project, e2: of the organization, e3: universal'),
   similarity: z.number().describe('0 to 1'),
   fields: z.object({
     situation: z.string().describe('The situation in which the pattern applies'),
