@@ -53,7 +53,7 @@ export class OnnxEmbedder implements Embedder {
    * @param compute see {@link RunCompute}
    * @param parallel maximum number of concurrent runs; at most the number of threads in the pool is useful
    * @param modelDir folder of another model than the pool's; this model is released when the embedder is closed
-   * @throws Error with one line if the model's folder is missing or unsuitable
+   * @throws Error with a one-line message if the model's folder is missing or unsuitable
    */
   static async open(compute: RunCompute, parallel: number, modelDir?: string): Promise<OnnxEmbedder> {
     const input: ModelInput = modelDir === undefined ? {} : { model_dir: modelDir };

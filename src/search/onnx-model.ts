@@ -75,7 +75,7 @@ export class OnnxModel {
   /**
    * Loads an export, and runs it once.
    * @param dir of an export: `model.onnx` or `onnx/model.onnx`, `tokenizer.json`, and the files beside them
-   * @throws Error with one line that names the folder and its fault
+   * @throws Error with a one-line message that names the folder and its fault
    */
   static async open(dir: string): Promise<OnnxModel> {
     try {
@@ -262,7 +262,7 @@ async function loadRuntime(): Promise<Runtime> {
   } catch (thrown) {
     const reason = (thrown instanceof Error ? thrown.message : String(thrown)).split('\n', 1)[0];
     throw new Error(
-      `onnxruntime-node, which runs it, cannot be loaded: where it is missing, npm install --ignore-scripts brings it; EMBEDDING_API_KEY takes a remote service instead (${reason})`,
+      `onnxruntime-node, which runs the model, cannot be loaded: if the package is missing, npm install --ignore-scripts installs it; EMBEDDING_API_KEY selects a remote service instead (${reason})`,
     );
   }
 }

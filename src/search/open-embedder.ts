@@ -27,7 +27,7 @@ export function findModelDir(choice: Pick<EmbeddingChoice, 'model_dir'>): string
  * @param compute the pool whose threads were started with `findModelDir`
  * @param parallel threads of that pool
  * @param onDown called if the service does not answer now; it is asked again until it does
- * @throws Error with one line if the model is unsuitable or the service refuses
+ * @throws Error with a one-line message if the model is unsuitable or the service refuses
  */
 export function openEmbedder(
   choice: EmbeddingChoice,

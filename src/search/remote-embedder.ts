@@ -92,7 +92,7 @@ export class RemoteEmbedder implements Embedder {
    * Asks the service for one vector, to learn the number of dimensions. A service that cannot be reached, or fails, is
    * asked again from time to time. Until it answers, the number is unknown and no text is embedded.
    * @param onDown called with the reason if the service does not answer now
-   * @throws Error with one line if the service refuses, or does not answer with a vector
+   * @throws Error with a one-line message if the service refuses, or does not answer with a vector
    */
   static async open(
     options: RemoteEmbedderOptions,

@@ -165,7 +165,7 @@ describe('a start that fails', () => {
       const env = { DATA_DIR: makeFolder(), NODE_OPTIONS, SERVER_THREADS };
       const { code, line } = await refuse(env, ['serve']);
       expect(code).toBe(1);
-      expect(line).toContain('onnxruntime-node, which runs it, cannot be loaded');
+      expect(line).toContain('onnxruntime-node, which runs the model, cannot be loaded');
       expect(line).toContain('npm install --ignore-scripts');
     }
   });
