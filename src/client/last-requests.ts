@@ -1,8 +1,8 @@
 /**
  * Sends requests while the calling thread is blocked, because the process is about to end and its event loop has
  * stopped. A worker thread sends them, and the caller waits for it up to a time limit. Runs on the main thread and on
- * workers. A request that was in progress when the process ended is sent again. That is safe: the service counts each
- * event of a run once.
+ * workers. A request that was in progress when the event loop stopped is sent again. That is safe: the service counts
+ * each event of a run once.
  */
 import { Worker } from 'node:worker_threads';
 

@@ -10,7 +10,7 @@ interface Operation {
   method: 'GET' | 'POST' | 'DELETE';
   path: string;
   /**
-   * Whether the client may repeat a request whose answer it did not get. It may not if a repeat would change or count
+   * Whether the client may repeat a request whose answer it did not get. False if a repeat would change or count
    * something again, or could get 404.
    */
   isRepeatable: boolean;

@@ -36,7 +36,7 @@ const LINGER_MS = 5;
 const IDLE_LOOKS = 20;
 /** Maximum number of attempts to send an event that causes server errors, before it is dropped. */
 const ATTEMPTS = 5;
-/** How soon the sender checks again whether the probe of another request has closed the circuit. */
+/** Interval at which the sender checks whether the probe of another request has closed the circuit. */
 const PROBE_WAIT_MS = 100;
 /** Longest wait between two attempts, even if the service asks for more. */
 const PAUSE_MAX_MS = 60_000;
@@ -120,7 +120,10 @@ export class Sender {
     this.#enqueue(lane);
   }
 
-  /** Sets the framework of a run, unless it is set or already sent. The start of the run stops waiting in each case. */
+  /**
+   * Sets the framework of a run, unless it is set or already sent. In each case, the start of the run no longer waits
+   * for the framework's name.
+   */
   nameFramework(lane: RunLane, name: string): void {
     lane.nameFramework(name);
     if (lane.held === 'start') this.#held.release(lane);

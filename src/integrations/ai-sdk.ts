@@ -36,7 +36,7 @@ type Prompt = Parameters<NonNullable<LanguageModelMiddleware['wrapGenerate']>>[0
 
 /**
  * Logs the steps of every generation: `registerTelemetry(understudyTelemetry())`, once.
- * @throws Error with `ai` 5 and 6, where `understudyMiddleware` logs them
+ * @throws Error with `ai` 5 and 6, with which `understudyMiddleware` logs the steps
  */
 export function understudyTelemetry(options: WatchOptions = {}): Telemetry {
   if (!HAS_TELEMETRY) {
