@@ -96,7 +96,7 @@ function DangerPanel() {
   const deleteAccount = async () => {
     const sure = await ask({
       heading: 'Delete your account?',
-      text: 'You leave every organization. Organizations without another member are deleted with all their data. Earlier links and tokens, including the link that the terminal showed at the start, no longer sign you in. A new one makes a new, empty account.',
+      text: 'You leave every organization. Organizations without another member are deleted with all their data. Earlier links and tokens, including the link that the terminal showed at the start, no longer sign you in. A new link or token makes a new, empty account.',
       fields: [
         {
           name: 'email',

@@ -72,7 +72,7 @@ function Transcript({
   );
 }
 
-/** A note about missing turns, which their sequence numbers show. */
+/** A note about turns that are missing, or may be missing, before a turn. */
 function GapBefore({
   run,
   turn,
