@@ -38,8 +38,8 @@ interface Cut {
 export class BodyMemory {
   readonly #part: MemoryPart | null;
   /**
-   * Cuts with a free cell, by size. Cells are taken from the last one, and a cut is added at the end when it gets a free
-   * cell. So the cells in use are in few cuts, and the other cuts become free as a whole.
+   * Cuts with a free cell, by size. Cells are taken from the last cut, and a cut is added at the end when it gets a
+   * free cell. So the cells in use are in few cuts, and the other cuts become free as a whole.
    */
   readonly #open: Cut[][] = SIZES.map(() => []);
   /** Cuts whose cells are all free. */

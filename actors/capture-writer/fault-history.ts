@@ -9,7 +9,10 @@ import type { SetAside } from './child-protocol.ts';
  * last.
  */
 export const CAPTURE_RESTART_MS = { first: 100, last: 10_000 } as const;
-/** Ends and crashes are forgotten after this time without another end or error about a damaged page: a calm period. */
+/**
+ * Length of a calm period: a time in which the process does not end, and reports no damaged page. After a calm period,
+ * earlier ends no longer count, and earlier crashes count only towards FAULTS_IN_A_ROW.
+ */
 export const CAPTURE_CALM_MS = 5 * 60_000;
 
 /**
@@ -26,7 +29,7 @@ const DAMAGES_IN_A_ROW = 2;
 
 export class FaultHistory {
   #lastAt = Number.NEGATIVE_INFINITY;
-  /** How often the process has ended, for any reason, since the last calm period. */
+  /** Number of ends of the process, for any reason, since the last calm period. */
   #ends = 0;
   #faults = 0;
   #faultsInARow = 0;

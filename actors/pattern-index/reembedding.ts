@@ -143,7 +143,7 @@ export class Reembedding {
           throw new Error('this embedder cannot replace the former one');
         const earlier = formerSituationVectorsId(former);
         await this.#takeUp(former, this.#hasVectors(earlier) ? earlier : situationVectorsId(former));
-        log.info({ embedder: former.id }, 'patterns are found by another embedder until they are embedded');
+        log.info({ embedder: former.id }, 'a former embedder finds patterns until all are embedded again');
         return;
       } catch (thrown) {
         log.info({ reason: String(thrown) }, 'a former embedder is not available');
