@@ -75,8 +75,8 @@ const SHORT_RUN_EXCHANGES = 4_096;
 /** Maximum number of exchanges of a run that is judged by its bodies. */
 const CAPTURE_JUDGED_EXCHANGES = 2_000;
 /**
- * Maximum number of runs that were shown with unknown values and are read next. Also the maximum number of parents not
- * yet in the list whose child runs are remembered. Beyond it, the oldest leave.
+ * Maximum number of runs that were shown with unknown values and are read next. Also the maximum number of parents that
+ * are not in the list yet, and whose child runs are remembered. Beyond this number, the oldest are forgotten.
  */
 const CAPTURE_WANTED_RUNS = 1_000;
 /** Maximum characters of a run's first words in a list. */
@@ -901,8 +901,8 @@ export class CapturedRuns {
   }
 
   /**
-   * Counts the loaded runs that began before an exchange: the place of that exchange in `#order`. Loads older runs until
-   * one of them began before the exchange.
+   * Counts the loaded runs that began before an exchange: the place of that exchange in `#order`. Before it counts,
+   * loads older runs until at least one loaded run began before the exchange.
    */
   #placeBefore(before: number): number {
     while (before <= (this.#order[0]?.tally.first_id ?? 0) && this.loadSome());

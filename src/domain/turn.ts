@@ -124,7 +124,7 @@ export interface NormalRequest {
   thinking: TurnThinking | null;
   response_schema: TurnResponseSchema | null;
   max_output_tokens: number | null;
-  /** The answer kept by the provider that this request continues; otherwise null. */
+  /** Id of the answer that this request continues, if the provider keeps this answer; otherwise null. */
   previous_answer_id: string | null;
 }
 

@@ -50,9 +50,10 @@ export function measureEvidence(bytes: Uint8Array, from: number, to: number): nu
 const CONTEXT = 4;
 
 /**
- * Measures the evidence in [from, to), a part of a range that was measured from `outer` on. The first characters of the
- * part may have more evidence than in the range, because here they lack the context that makes them likely.
- * @returns the most evidence before `end`. From `end` on, the part has no more evidence than the range had
+ * Measures the evidence in [from, to). This part belongs to a range that was measured from `outer` on. The part is
+ * measured without the characters before `from`, which can make its first characters likely. So these first characters
+ * may have more evidence here than in the range.
+ * @returns `end`: from there on, the part has at most the evidence of the range. `most`: the most evidence before `end`
  */
 export function measurePart(
   bytes: Uint8Array,

@@ -138,7 +138,7 @@ export class ActorThreads {
   /**
    * Makes a client on this thread. Resolves when it is connected to every actor thread.
    * @param own number of the host on the client's own thread, which is attached without a port; −1: no host is there
-   * @throws Error with a message of one line: why a thread ended before it was up, that a thread does not answer within
+   * @throws Error with a one-line message: why a thread ended before it was up, that a thread does not answer within
    *   120 s, or that all threads are being stopped
    */
   async openClient(own = -1): Promise<ActorClient> {

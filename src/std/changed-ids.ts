@@ -24,7 +24,7 @@ export class ChangedIds<Id = string> {
 
   /** Records that everything may have changed, so that every reader reads everything again. */
   addAll(): void {
-    // No position before this one is in the log any more.
+    // All former positions are now before the beginning of the log.
     this.#begin = this.end + 1;
     this.#ids = [];
   }

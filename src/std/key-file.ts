@@ -15,7 +15,10 @@ const DISTINCT_BYTES_MIN = 16;
  */
 const REFUSED_RIGHTS = 0o037;
 
-/** Reads the data key from a file. @throws Error with one line that describes the fault but never the content */
+/**
+ * Reads the data key from a file.
+ * @throws Error with a one-line message that describes the fault but never the content
+ */
 export function readKeyFile(path: string): Uint8Array {
   const bytes = parseKey(readFile(path));
   if (typeof bytes === 'string') throw new Error(bytes);

@@ -22,8 +22,8 @@ interface ThreadPool {
 /** The threads that are loading, each with a promise that settles when the thread has loaded or ended. */
 const loading = new Map<Worker, Promise<unknown>>();
 
-// Registers every thread, however it is started: a forgotten one would end the process only occasionally, without a
-// visible reason.
+// Registers every thread, however it is started: an unregistered thread would end the process only occasionally,
+// without a visible reason.
 process.on('worker', (thread) => {
   // Threads of a pool send a message when their modules are loaded; the other threads of this program send no message
   // earlier.

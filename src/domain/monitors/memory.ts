@@ -61,7 +61,7 @@ export const COUNTER = {
   recap_at: 9,
   /** Number of successive failing steps with the same signature. */
   same_failures: 10,
-  /** Number of successive last summaries that are nearly the same as the summary before them. */
+  /** Number of summaries in a row, up to the last one, each of which is nearly the same as the previous summary. */
   empty_recaps: 11,
   /** Successive steps unrelated to the task, and steps related to it. */
   strays: 12,

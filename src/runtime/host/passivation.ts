@@ -13,8 +13,8 @@ import type { Tenure } from './tenure.ts';
 /** Maximum number of actors that one sweep checks. */
 const SWEEP_CELLS = 2_000;
 /**
- * Maximum number of actors that one sweep passivates, and the pause after that many. Their snapshots are one commit,
- * which blocks the thread.
+ * Maximum number of actors that one sweep passivates, and the pause after a sweep that reaches this number. The actors'
+ * snapshots are one commit, which blocks the thread.
  */
 const SWEEP_PASSIVATIONS = 32;
 const SWEEP_PAUSE_MS = 20;
