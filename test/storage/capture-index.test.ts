@@ -92,11 +92,14 @@ describe('runs without a label', () => {
     // The credentials are stored with the turns.
     const again = await openLog(folder);
     await again.append([by('ann', 'g', '', refused)]); // 11
+    await again.append([by('ann', 'h', '', { status: 401 })]); // 12: the token has expired
     await again.close();
     const last = await openLog(folder);
-    await last.append([by('bob', 'g', 'y'), by('ann', 'g', 'x')]); // 12, 13
+    await last.append([by('bob', 'g', 'y'), by('ann', 'g', 'x')]); // 13, 14
+    await last.append([by('ann-later', 'h', 'x')]); // 15 retries 12
     await indexAll(last);
-    expect(runs(readAll(last.stats().path)).slice(10)).toEqual(['conv_11', 'conv_12', 'conv_11']);
+    const later = [11, 12, 13, 11, 12].map((id) => `conv_${id}`);
+    expect(runs(readAll(last.stats().path)).slice(10)).toEqual(later);
   });
 
   it('are found by their conversation', async () => {

@@ -12,15 +12,16 @@
  * A request that repeats an earlier request continues the earlier request if that failed and was not retried yet.
  * Otherwise only shorter prefixes count as evidence. Without any evidence, the request starts a run. So a first message
  * that is sent again starts a new run. So does a conversation that begins anew, such as that of a sub-agent, or after
- * the client has summarized the history. A run without a label is called `conv_<lowest id of its exchanges>`. Order.
- * "Earlier" refers to the arrival of the request, not to the order of storage. Server threads store in batches, so the
- * answer that a turn repeats may be stored after the turn. When such a late turn is stored, the turns that continue it
- * are linked to it. The resulting runs are the same as if turns were stored in the order of arrival. `moves` tells
- * readers that follow the file which runs changed. Turns in an earlier file keep their run. Several turns may match
- * equally well, because many runs begin with the same messages. The choice follows these criteria, in this order: an
- * identical system prompt; a prompt about as similar as the best; a turn that no earlier turn continues; the most
- * similar prompt; the latest turn. If the evidence does not include an answer (a retry, a changed answer), a turn with
- * a dissimilar prompt is not continued, because it is probably of another agent, nor is a turn with another credential.
+ * the client has summarized the history. A run without a label is called `conv_<lowest id of its exchanges>`.
+ * Order. "Earlier" refers to the arrival of the request, not to the order of storage. Server threads store in batches,
+ * so the answer that a turn repeats may be stored after the turn. When such a late turn is stored, the turns that
+ * continue it are linked to it. The resulting runs are the same as if turns were stored in the order of arrival.
+ * `moves` tells readers that follow the file which runs changed. Turns in an earlier file keep their run.
+ * Several turns may match equally well, because many runs begin with the same messages. The choice follows these
+ * criteria, in this order: an identical system prompt; a prompt about as similar as the best; a turn that no earlier
+ * turn continues; the most similar prompt; the latest turn. If the evidence does not include an answer (a retry, a
+ * changed answer), a turn with a dissimilar prompt is not continued, because it is probably of another agent, nor is a
+ * turn with another credential, unless the provider refused that credential (401).
  * Memory. A request is looked up among the latest INDEXED_TURNS_KNOWN turns, in a map in memory (turn-map.ts). The
  * first use fills the map from the table `tails`. Its key is the id of a turn. Its value contains: whether the turn
  * failed; eight bytes of the SHA-256 of each hash that identifies the turn or that it looks for; its arrival; the
@@ -34,6 +35,7 @@ import { foundRunId } from './found-run.ts';
 import type { ExchangeSummary } from './record.ts';
 import type { RunMove } from './summary-table.ts';
 import {
+  ANY_SENDER,
   type AskedTurn,
   decodeTurn,
   encodeTurn,
@@ -383,6 +385,7 @@ function makeTurn(
   const strength = found?.strength ?? LINK.none;
   return {
     ...place,
+    sender: status === 401 ? ANY_SENDER : place.sender,
     failed: broke || entry?.broke_off === true,
     run_id: null,
     known_run: null,

@@ -34,7 +34,10 @@ interface TurnPlace {
 
 /** What a request that looks for its predecessor has, beside its conversation. */
 export interface AskedTurn extends TurnPlace {
-  /** Key of its credential; '' without one, and in files of versions before 0.2.0. */
+  /**
+   * Key of its credential; '' without one, and in files of versions before 0.2.0. ANY_SENDER in a turn whose credential
+   * was refused, because the client retries it with another one.
+   */
   sender: string;
 }
 
@@ -84,6 +87,9 @@ export function isEarlier(turn: TurnPlace, than: TurnPlace): boolean {
   return turn.arrival < than.arrival || (turn.arrival === than.arrival && turn.id < than.id);
 }
 
+/** A key that no credential has. */
+export const ANY_SENDER = '\0'.repeat(KEY_BYTES);
+
 const FAILED = 1;
 const NAMED = 2;
 const SKETCHED = 4;
@@ -96,9 +102,9 @@ const WANTED = ['answer', 'alone', 'first'] as const;
 
 /**
  * Format: flags, number of keys, the keys. Then, depending on the flags: the turn that this one continues, the sketch,
- * the sender, the place, the run's name. The place consists of the arrival stamp, a byte for the strength of the link and the kinds
- * of keys, and the keys by which the turn looks for its predecessor. The sketch is omitted if the turn continues one
- * with a lower id and its run's name is not stored, because both turns then have the same sketch.
+ * the sender, the place, the run's name. The place consists of the arrival stamp, a byte for the strength of the link
+ * and the kinds of keys, and the keys by which the turn looks for its predecessor. The sketch is omitted if the turn
+ * continues one with a lower id and its run's name is not stored, because both turns then have the same sketch.
  */
 export function encodeTurn(turn: Turn): Buffer {
   const isShared = turn.follows !== 0 && turn.follows < turn.id && turn.run_id === null;
@@ -353,7 +359,7 @@ function measure(turn: Turn, key: string, at: AskedTurn, sketch: string, isWhole
   const isAnswered = turn.keys[0] !== key;
   if (isAnswered) return similarity;
   // Without an answer in common, equal messages of two clients may be a coincidence.
-  if (turn.sender !== at.sender) return -1;
+  if (turn.sender !== at.sender && turn.sender !== ANY_SENDER) return -1;
   // A failed call can have only one retry. A third attempt continues the second one.
   const isRetry = turn.failed && !isFollowedBefore(turn, at);
   return (isWhole && !isRetry) || similarity < ALIKE ? -1 : similarity;
