@@ -3,8 +3,9 @@
  * expression would backtrack over long runs and keep a state for each byte, which overflows its stack after some
  * megabytes. Pure; any thread.
  *
- * The cost is linear in practice, and bounded by the caller's `Work` in every case. For each set of characters it remembers the end of the current stretch, and whether the rest of a
- * shape matched after that stretch. So a run is walked once, even if the run begins like a key in a million places.
+ * The cost is linear in practice, and bounded by the caller's `Work` in every case. For each set of characters it
+ * remembers the end of the current stretch, and whether the rest of a shape matched after that stretch. So a run is
+ * walked once, even if the run begins like a key in a million places.
  */
 import { startsWith, WordIndex } from './key-beginnings.ts';
 import { CHARACTERS, KEY_SHAPES, type KeyShape, KINDS, type Part, type Several } from './key-shapes.ts';
