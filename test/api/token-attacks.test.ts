@@ -247,7 +247,7 @@ describe('a start with published keys', () => {
     const run = name === 'AUTH_JWT_ISSUER' ? runCli : runHere;
     const { code, stdout, stderr } = await run(['up'], env({ [name]: '' }));
     expect({ code, stdout }).toEqual({ code: 78, stdout: '' });
-    expect(stderr).toMatch(new RegExp(`^understudy: ${name}="": AUTH_JWKS_URL requires .+\n$`));
+    expect(stderr).toMatch(new RegExp(`^understudy: ${name}="": AUTH_JWKS_URL is set: set ${name} .+\n$`));
   });
 
   it('warns that any audience is accepted; another issuer is still refused', { tags: 'long' }, async () => {

@@ -80,10 +80,13 @@ it('a command’s write during compactions succeeds or is refused', { tags: 'lon
 it('commands neither open nor write a file that is being replaced', async () => {
   const { folder, paths } = await makeStores();
   const command = openMain(paths);
-  for (const marker of [draftPath(paths.main), planPath(folder)]) {
+  for (const [marker, cause] of [
+    [draftPath(paths.main), 'is being rewritten'],
+    [planPath(folder), 'is being changed'],
+  ] as const) {
     writeFileSync(marker, '');
-    expect(() => openMain(paths)).toThrow(/being rewritten/);
-    await expect(put(command, 1)).rejects.toThrow(/being rewritten/);
+    expect(() => openMain(paths)).toThrow(cause);
+    await expect(put(command, 1)).rejects.toThrow(cause);
     rmSync(marker);
   }
   await put(command, 2);
