@@ -133,7 +133,7 @@ describe.skipIf(!haveRecordings)('the normal form of recorded traffic (../shared
     }
     expect(flagged).toHaveLength(1);
     expect(unpaired).toEqual([]);
-    expect(counts).toEqual({ turns: 2606, embeddings: 30, results: 968, tools: 2739 });
+    expect(counts).toEqual({ turns: 2606, embeddings: 30, results: 968, tools: 2758 });
   });
 
   it.each([true, false])(
