@@ -250,7 +250,7 @@ describe('the certificate', () => {
     await withServer(async () => {
       write({ cert: second.cert, key: first.key });
       await expect.poll(() => outcomes, { timeout: PATIENCE_MS }).toHaveLength(1);
-      expect(outcomes[0]).toMatchObject({ thrown: { message: expect.stringContaining('not the one') } });
+      expect(outcomes[0]).toMatchObject({ thrown: { message: expect.stringContaining('does not belong') } });
       const socket = await openSecure();
       expect(socket.getPeerCertificate().subject.CN).toBe('first');
       socket.destroy();
