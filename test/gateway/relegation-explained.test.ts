@@ -218,7 +218,7 @@ describe('the explanation of a refusal', () => {
     );
     expect(page.out).toContain('is above the threshold');
     expect(page.out).toContain(
-      'It would be served after a round with golden runs that have the same value at result:get_order.status.',
+      'The step would be served after a round with golden runs that have the same value at result:get_order.status.',
     );
     expect(page.out).toContain('result:get_order.status: frozen by a court');
     expect(page.out).toMatch(/nearest .*golden step/);
