@@ -112,7 +112,7 @@ describe('pages damaged under load', () => {
       const after = await waitForStats(started.url, isSettled);
       expect(after.exchanges).toMatchObject({ captured: captured + 10, dropped });
       const stderr = await stopGatewayProcess(started);
-      expect(stderr.match(/it was set aside/g)).toHaveLength(1);
+      expect(stderr.match(/database was set aside/g)).toHaveLength(1);
       const aside = listAside();
       expect(aside).toHaveLength(1);
       const found = await readFile(db);
