@@ -36,6 +36,6 @@ it('deleted data disappears from all files of an idle service', async () => {
   expect(await service.stop()).toBe(0);
   expect(filesWithCanary(folder)).toEqual([]);
   await service.start();
-  expect(service.stderr).not.toContain('deleted content was removed');
+  expect(service.stderr).not.toContain('the database file was rewritten');
   expect(JSON.stringify(await key.send('GET', '/v1/monitor/runs/kept'))).toContain(KEPT);
 });

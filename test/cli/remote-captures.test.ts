@@ -47,7 +47,7 @@ it('inspect lists the runs of all gateways, and reads the bodies of one', { tags
   expect(body).toMatchObject({ code: 0, stdout: expect.stringContaining('I am run-of-b') });
 
   const unsaid = await runHere(['inspect', '--exchange', '1', `--db=${place}`], env);
-  expect(unsaid).toMatchObject({ code: 2, stderr: expect.stringContaining('add gateway=NAME to its query') });
+  expect(unsaid).toMatchObject({ code: 2, stderr: expect.stringContaining('add gateway=NAME to the query') });
   const unknown = await runHere(['trace', '--db', `${place}?gateway=other`], env);
   expect(unknown).toMatchObject({
     code: 1,
