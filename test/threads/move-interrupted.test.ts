@@ -168,7 +168,7 @@ it('a killed move is not completed if its files have changed since, and one line
   await runs.close();
   const next = await runHere(['move', '--to', 'postgres'], place);
   expect(next.code).toBe(1);
-  expect(next.stderr).toMatch(/^understudy: .*main\.mdb was changed since[^\n]*\n$/);
+  expect(next.stderr).toMatch(/^understudy: .*main\.mdb was changed or made since[^\n]*\n$/);
   expect(existsSync(join(place.DATA_DIR, 'main.mdb'))).toBe(true);
   expect(await readStored(place)).toEqual(STORED);
 });
