@@ -91,7 +91,7 @@ it('a database is moved into PostgreSQL, and back into another folder', { tags: 
   expect(await readAll(b, ann.token, key)).toEqual(before);
   for (const box of [a, b]) expect(await list(box)).toMatchObject([{ content: CONTENT }]);
   const back = { ...env, AUTH_DB_URL: boxes.address, DATA_DIR: makeFolder() };
-  expect((await runHere(['move', '--to', 'folder'], back)).stderr).toContain('boxes use it');
+  expect((await runHere(['move', '--to', 'folder'], back)).stderr).toContain('boxes that use this database');
   expect(existsSync(join(back.DATA_DIR, 'main.mdb'))).toBe(false);
   await a.call(key, 'POST', '/v1/findings/code', { ...finding, content: 'and right' });
   await Promise.all([a.stop(), b.stop()]);
