@@ -481,8 +481,8 @@ export class CaptureLog {
   }
 
   /**
-   * Starts a sync for which later calls do not wait: while the disk is busy, for example with a sealed file, a sync takes
-   * up to half a second. The next flush reports its failure.
+   * Starts a sync for which later calls do not wait, because a sync takes up to some hundred milliseconds on a busy
+   * machine. The next flush reports its failure.
    */
   async #beginSync(): Promise<void> {
     if (this.#closed) return;
