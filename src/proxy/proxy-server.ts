@@ -10,6 +10,7 @@ import { isIP } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { findProxyHost, type ProxyHost } from '../domain/proxy-host.ts';
 import { TUNNEL_IDLE_MS } from '../limits.ts';
+import { createDeferred } from '../std/deferred.ts';
 import { BlindTunnel, connectBlind, type Target } from './blind-tunnel.ts';
 import { ClientConnections, PROXY_HEADS_MAX } from './client-connections.ts';
 import { serveHttp2 } from './http2-tunnel.ts';
@@ -37,10 +38,11 @@ interface ProxyServerOptions {
   leaves: LeafCertificates;
   counts: TunnelCounts;
   /**
-   * Opens a route to a host.
-   * @returns the port of the gateway's listener for the host; null if none can be opened now
+   * Opens a route to a host for a tunnel.
+   * @param over resolves when the tunnel no longer needs the route
+   * @returns the port of the gateway's listener for the host; null if no listener can be opened now
    */
-  openRoute(host: ProxyHost, target: Target): Promise<number | null>;
+  openRoute(host: ProxyHost, target: Target, over: Promise<void>): Promise<number | null>;
   log: { debug(fields: object, words: string): void };
 }
 
@@ -179,15 +181,17 @@ export class ProxyServer {
       return this.#refuse(client, REFUSALS.capacity);
     this.#taken++;
     this.#clients.giveTunnel(client);
+    const over = createDeferred<void>();
     let isGivenBack = false;
     const giveBack = () => {
       if (!isGivenBack) this.#taken--;
       isGivenBack = true;
+      over.resolve();
     };
     const named = findProxyHost(this.#options.hosts, target.host, target.port);
     try {
       if (named === undefined) await this.#takeBlind(target, client, head, giveBack);
-      else await this.#takeNamed(named, target, client, head, giveBack);
+      else await this.#takeNamed(named, target, client, head, { over: over.promise, giveBack });
     } catch {
       client.destroy();
       giveBack();
@@ -236,12 +240,12 @@ export class ProxyServer {
     target: Target,
     client: Socket,
     head: Buffer,
-    giveBack: () => void,
+    { over, giveBack }: { over: Promise<void>; giveBack: () => void },
   ): Promise<void> {
     const { leaves, counts, openRoute, log } = this.#options;
     const late = new Promise<null>((resolve) => setTimeout(resolve, PROXY_HANDSHAKE_MS, null).unref());
     // A gateway that is ending never answers, so the wait has a time limit.
-    const route = Promise.race([openRoute(named, target), late]);
+    const route = Promise.race([openRoute(named, target, over), late]);
     const [port, context] = await Promise.all([route, leaves.get(target.host)]);
     if (port === null) {
       giveBack();

@@ -52,6 +52,8 @@ export class GatewayServer {
   readonly #config: Config;
   /** Listeners for decrypted requests of the proxy, by target host. */
   readonly #routes = new Map<string, Promise<HttpServer>>();
+  /** Listeners in {@link closeRoute}. */
+  readonly #closing = new Set<Promise<void>>();
   #isDraining = false;
 
   /**
@@ -163,8 +165,22 @@ export class GatewayServer {
     const known = this.#routes.get(route.authority);
     const server = known ?? startServer(describeListener(this.#config, this.#gateway.handlerOf(route)));
     this.#routes.set(route.authority, server);
-    if (known === undefined) server.catch(() => this.#routes.delete(route.authority));
+    if (known === undefined)
+      server.catch(() => {
+        if (this.#routes.get(route.authority) === server) this.#routes.delete(route.authority);
+      });
     return (await server).port;
+  }
+
+  /** Closes the listener for a host that has no tunnel any more. Requests in progress end first. */
+  async closeRoute(authority: string): Promise<void> {
+    const server = this.#routes.get(authority);
+    if (server === undefined) return;
+    this.#routes.delete(authority);
+    const closing = server.then((opened) => opened.drain(DRAIN_DEADLINE_MS)).catch(() => {});
+    this.#closing.add(closing);
+    await closing;
+    this.#closing.delete(closing);
   }
 
   /** Ends the tunnels, stops accepting requests, and waits for the requests in progress until the deadline. */
@@ -173,7 +189,8 @@ export class GatewayServer {
     this.#gateway.endTunnels();
     const routes = await Promise.allSettled(this.#routes.values());
     const servers = routes.flatMap((route) => (route.status === 'fulfilled' ? [route.value] : []));
-    await Promise.all([this.#server, ...servers].map((server) => server.drain(deadlineMs)));
+    const drains = [this.#server, ...servers].map((server) => server.drain(deadlineMs));
+    await Promise.all([...drains, ...this.#closing]);
   }
 
   /**

@@ -40,10 +40,13 @@ export interface ProxyTask {
 /** The proxy thread's calls to the main thread, through comlink. */
 export interface ProxyServices {
   /**
-   * Opens a listener of the gateway for a host, or finds the open one.
-   * @returns the listener's port; null if the gateway can open no listener for this host now
+   * Opens a listener of the gateway for a tunnel to a host, or finds the open one.
+   * @returns the listener's port, which stays open until `leaveRoute`; null if the gateway can open no listener for this
+   *   host now
    */
   openRoute(authority: string, provider: string): Promise<number | null>;
+  /** Reports that a tunnel no longer uses the port that `openRoute` returned. */
+  leaveRoute(authority: string): void;
 }
 
 /** The main thread's calls to the proxy thread, through comlink. */
@@ -86,8 +89,12 @@ async function proxy(task: ProxyTask): Promise<void> {
         ...task,
         leaves,
         counts: new TunnelCounts(task.counts),
-        openRoute: ({ provider }, { host, port }) =>
-          services.openRoute(port === 443 ? host : `${host}:${port}`, provider),
+        openRoute: async ({ provider }, { host, port }, over) => {
+          const authority = port === 443 ? host : `${host}:${port}`;
+          const opened = await services.openRoute(authority, provider);
+          if (opened !== null) void over.then(() => services.leaveRoute(authority));
+          return opened;
+        },
         log,
       });
       return server.listen();

@@ -5,26 +5,16 @@
 import { MessageChannel } from 'node:worker_threads';
 import * as Comlink from 'comlink';
 import nodeEndpoint from 'comlink/dist/esm/node-adapter.mjs';
-import type { ProxiedRoute } from '../gateway/route-table.ts';
 import { DRAIN_DEADLINE_MS } from '../limits.ts';
 import type { TunnelCounts } from '../proxy/tunnel-counts.ts';
 import { OwnThread } from '../std/own-thread.ts';
+import { ProxyRoutes, type RoutedServer } from './proxy-routes.ts';
 import type { ProxyControl, ProxyServices, ProxyTask } from './proxy-thread-entry.ts';
 
-/**
- * Maximum number of hosts for which the gateway opens a listener. Wildcards allow any number of
- * hosts.
- */
-const PROXY_ROUTES_MAX = 256;
 /** V8 heap of the thread. Forwarded bytes are outside the heap. */
 const PROXY_HEAP_MB = 256;
 /** Delay before the thread restarts. It doubles from the first value to the last. */
 const PROXY_RESTART_MS = { first: 200, last: 30_000 } as const;
-
-/** The method of a server thread that the proxy uses. */
-export interface RoutedServer {
-  openRoute(route: ProxiedRoute): Promise<number>;
-}
 
 export interface ProxyThreadOptions extends Omit<ProxyTask, 'control' | 'services' | 'counts'> {
   /** Module that runs a {@link ProxyTask} in its own thread. */
@@ -50,9 +40,7 @@ interface Seat {
 
 export class ProxyThread {
   readonly #options: ProxyThreadOptions;
-  /** Ports by host, one per server thread. */
-  readonly #routes = new Map<string, Promise<number[]>>();
-  #next = 0;
+  readonly #routes: ProxyRoutes;
   #seat: Seat | null = null;
   #restart: NodeJS.Timeout | null = null;
   #restartMs: number = PROXY_RESTART_MS.first;
@@ -61,6 +49,7 @@ export class ProxyThread {
 
   constructor(options: ProxyThreadOptions) {
     this.#options = options;
+    this.#routes = new ProxyRoutes(options.servers);
   }
 
   /** The proxy's address without a trailing slash, for HTTPS_PROXY of clients. */
@@ -108,7 +97,8 @@ export class ProxyThread {
       services: services.port2,
     };
     const remote: ProxyServices = {
-      openRoute: (authority, provider) => this.#openRoute({ authority, provider }),
+      openRoute: (authority, provider) => this.#routes.take({ authority, provider }),
+      leaveRoute: (authority) => this.#routes.leave(authority),
     };
     Comlink.expose(remote, nodeEndpoint(services.port1));
     const thread = new OwnThread(entry, task, {
@@ -149,6 +139,7 @@ export class ProxyThread {
     if (this.#seat !== seat) return;
     this.#seat = null;
     this.#options.counts.forgetOpen();
+    this.#routes.leaveAll();
     if (this.#drainedAt !== null) return;
     this.#options.log.error({ reason }, 'the proxy thread ended; it is started again');
     this.#startLater();
@@ -166,25 +157,5 @@ export class ProxyThread {
       );
     }, this.#restartMs).unref();
     this.#restartMs = Math.min(this.#restartMs * 2, PROXY_RESTART_MS.last);
-  }
-
-  /**
-   * Returns the port for a host on one of the servers, in turn; null if the limit on hosts is reached, or a server
-   * cannot open a listener.
-   */
-  async #openRoute(route: ProxiedRoute): Promise<number | null> {
-    const { servers } = this.#options;
-    let ports = this.#routes.get(route.authority);
-    if (ports === undefined) {
-      if (this.#routes.size >= PROXY_ROUTES_MAX) return null;
-      ports = Promise.all(servers.map((server) => server.openRoute(route)));
-      this.#routes.set(route.authority, ports);
-      ports.catch(() => this.#routes.delete(route.authority));
-    }
-    this.#next = (this.#next + 1) % servers.length;
-    return ports.then(
-      (found) => found[this.#next % found.length]!,
-      () => null,
-    );
   }
 }

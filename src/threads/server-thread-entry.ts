@@ -156,6 +156,10 @@ class ControlledServer implements ServerThreadControl {
     return this.#server.openRoute(route);
   }
 
+  async closeRoute(authority: string): Promise<void> {
+    await this.#server?.closeRoute(authority);
+  }
+
   async metrics(): Promise<MetricsData> {
     return (await this.#server?.metrics()) ?? [];
   }

@@ -56,6 +56,8 @@ export interface ServerThreadControl extends Omit<ThreadCapture, 'settle'> {
   metrics(): Promise<MetricsData>;
   /** Listens on loopback for decrypted requests of the proxy to one host. */
   openRoute(route: ProxiedRoute): Promise<number>;
+  /** Closes the listener for a host that has no tunnel any more. */
+  closeRoute(authority: string): Promise<void>;
   /** Attaches a port to the student. */
   attachStudent(port: MessagePort, facts: StudentFacts): void;
   /**

@@ -88,6 +88,11 @@ export class ServerThread implements ThreadCapture {
     return this.#gateway.openRoute(route);
   }
 
+  /** Closes the listener for a host that has no tunnel any more. */
+  async closeRoute(authority: string): Promise<void> {
+    await this.#gateway?.closeRoute(authority);
+  }
+
   /** Attaches the port of a new student. Without a gateway, closes the port. */
   attachStudent(port: MessagePort, facts: StudentFacts): void {
     if (this.#gateway === null) port.close();

@@ -279,6 +279,21 @@ it.runIf(process.platform === 'linux')(
   },
 );
 
+it('a tunnel that has ended leaves its place to another host', { tags: 'long' }, async () => {
+  const visited = new ProxiedService();
+  try {
+    await visited.start('*.models.test');
+    // The gateway has listeners for 256 hosts.
+    for (let at = 0; at <= 256; at++) {
+      const { socket, status } = await askForTunnel(visited.port, `host-${at}.models.test:443`);
+      expect(status, `host ${at}`).toBe(200);
+      socket.destroy();
+    }
+  } finally {
+    await visited[Symbol.asyncDispose]();
+  }
+});
+
 it('an answer in progress when the service stops arrives whole', { tags: 'long' }, async () => {
   const leaving = new ProxiedService();
   const released = Promise.withResolvers<void>();
