@@ -1,7 +1,7 @@
 /**
  * The admin routes under `/__gw/`, which the gateway answers itself. They require no credential (document 3). The bind
- * address and the checks of host and site (page-guard.ts) protect them, except `/__gw/ready`, from a web page in the
- * operator's browser. Server threads.
+ * address limits who can connect. The checks of host and site (page-guard.ts) protect all routes except `/__gw/ready`
+ * from web pages in the operator's browser. Server threads.
  */
 
 import { CatalogueError, toCatalogueError } from '../errors.ts';

@@ -109,9 +109,8 @@ export function describeExchange(
 }
 
 /**
- * Finds the cause of an exchange's end; undefined for an exchange that succeeded. Without a known cause, the
- * client has ended an exchange that was aborted or has no answer, and the upstream's status is the cause if
- * it is 400 or above.
+ * Finds the cause of an exchange's end; undefined for an exchange that succeeded. If no cause is known, the client has
+ * ended an exchange that was aborted or has no answer. For any other exchange, a status of 400 or above is the cause.
  */
 function findEnd({ end_cause, aborted, status }: ExchangeCourse): EndCause | undefined {
   if (end_cause !== undefined) return end_cause;
@@ -254,9 +253,9 @@ export class Forward implements AnswerHandler {
   }
 
   /**
-   * Copies a piece of the body for capture, and returns this copy to be forwarded if it is in one piece;
-   * otherwise returns another copy. This is a field and not a closure that `start` creates: the stream would
-   * retain such a closure, and a third of all objects then survived each young-generation collection.
+   * Copies a piece of the body for capture. Returns this copy to be forwarded if the copy is in one piece, otherwise
+   * another copy. The function is a field and not a closure that `start` creates: the stream would retain such a
+   * closure, and a third of all objects then survived each young-generation collection.
    */
   readonly #lendPiece = (bytes: ArrayBuffer): Buffer => {
     this.#lent = this.#tee!.lend(new Uint8Array(bytes));
@@ -289,8 +288,8 @@ export class Forward implements AnswerHandler {
   readonly #onClosed = (aborted: boolean): void => {
     this.#connection?.abort(this);
     this.#connection = null;
-    // This memory may be reused: a connection becomes idle only after the operating system has
-    // taken all sent bytes, and otherwise its socket is closed.
+    // This memory may be reused: either the operating system has taken all sent bytes, or the connection's socket is
+    // closed.
     this.#sent = null;
     this.#leaving = null;
     this.#finish(aborted);
@@ -409,7 +408,7 @@ export class Forward implements AnswerHandler {
   }
 
   /**
-   * Keeps a view of an answer that arrived in one chunk; the batch copies it from the read buffer.
+   * Keeps a view of an answer that arrived in one chunk. The batch copies the bytes from the read buffer later.
    */
   #keepWhole(tee: Tee): void {
     const [chunk] = this.#unkeptAnswer;

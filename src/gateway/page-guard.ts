@@ -25,11 +25,10 @@ function findHost(headers: readonly string[]): string | undefined {
 }
 
 /**
- * Whether a page of another site sent this request. Browsers send Fetch Metadata only to loopback
- * and over TLS. They send `Origin` everywhere: with all methods except GET and HEAD, with every
- * cross-origin fetch whose answer the page may read, and with WebSocket handshakes. Only a GET or
- * HEAD may have an `Origin`, and only if it names the gateway's own host, for example when a page
- * of the gateway reads the stats.
+ * Whether a page of another site sent this request. Browsers send Fetch Metadata only to loopback and over TLS. They
+ * send `Origin` everywhere: with all methods except GET and HEAD, with every cross-origin fetch whose answer the page
+ * may read, and with WebSocket handshakes. A request with an `Origin` counts as sent by another site, unless its method
+ * is GET or HEAD and the `Origin` names the gateway's own host, for example when a page of the gateway reads the stats.
  */
 function isCrossSite(method: string, headers: readonly string[]): boolean {
   let origin: string | null = null;

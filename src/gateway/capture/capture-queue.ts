@@ -1,7 +1,7 @@
 /**
- * A bounded queue of finished exchanges between traffic and the capture writer. It sends them in batches,
- * sends a batch again that could not be written, for example because the disk is full, and drops (and counts)
- * exchanges when there is no room. Traffic never waits for the writer. Server threads, one each.
+ * A bounded queue of finished exchanges between traffic and the capture writer. The queue sends exchanges in batches.
+ * If a batch could not be written, for example because the disk is full, the queue sends this batch again. When there
+ * is no room, the queue drops exchanges and counts them. Traffic never waits for the writer. Server threads, one each.
  *
  * `attempted = captured + dropped + in_flight` holds at every moment, because in_flight is computed from the
  * other three in one synchronous read. An exchange leaves in_flight once: it becomes captured or dropped, or
@@ -25,14 +25,13 @@ import { QueuePlaces } from './queue-places.ts';
 import { type BodyMemory, type ByteBudget, Tee } from './tee.ts';
 
 /**
- * Number of unacknowledged batches at which the pending batch is no longer sent, but grows, while its bodies have fewer
- * than CAPTURE_BATCH_BYTES.
+ * With this number of unacknowledged batches, a pending batch of fewer than CAPTURE_BATCH_BYTES is not sent, but grows.
  */
 const CAPTURE_BATCHES_UNDER_WAY = 3;
 /**
- * Number of unacknowledged batches at which a pending batch of CAPTURE_BATCH_BYTES or more is no longer sent either.
- * The number is higher for such batches: if they waited, the writer would be idle for a whole tick of a busy server
- * thread.
+ * With this number of unacknowledged batches, a pending batch of CAPTURE_BATCH_BYTES or more is not sent either. The
+ * number is higher than the one above: if large batches waited, the writer would be idle for a whole tick of a busy
+ * server thread.
  */
 const CAPTURE_LARGE_BATCHES_UNDER_WAY = 16;
 /** A batch is due when it reaches either of these two bounds. */
@@ -45,16 +44,18 @@ export interface ExchangeBatch {
   add(exchange: FinishedExchange): void;
 }
 
-/** What the queue calls of the writer. The client of the writer's actor implements it, and so do tests. */
+/**
+ * The methods of the writer that the queue calls. The client of the writer's actor implements them, and so do tests.
+ */
 export interface CaptureWriter<B extends ExchangeBatch = ExchangeBatch> {
   /** Holds the bodies of exchanges in progress. */
   readonly memory: BodyMemory;
   openBatch(): B;
   /**
-   * Resolves when the batch is committed. `queue_fill` is the share of the queue that is in use, by which the
-   * writer decides whether to store faster. The result lists the exchanges that were not stored because of
-   * their content. Rejects with a CaptureFailure: code `capture_failed` when the batch may be sent again; any
-   * other code when it is unknown whether the batch is stored, or it would fail again.
+   * Resolves when the batch is committed. `queue_fill` is the share of the queue that is in use, by which the writer
+   * decides whether to store faster. The result lists the exchanges that were not stored because of their content.
+   * Rejects with a CaptureFailure: code `capture_failed` when the batch may be sent again; any other code when the
+   * batch must not be sent again, because it may be stored already or would fail again.
    */
   append(batch: B, queue_fill: number): Promise<readonly SetApart[]>;
 }
@@ -108,8 +109,8 @@ const BATCH_WAIT_MS = 100;
 /** Share of the byte budget above which an open exchange can be given up to make room for others. */
 const LARGE_SHARE = 1 / 16;
 /**
- * Number of tries that failed because of the storage after which a call of `settle` is rejected. A single batch needs
- * about 0.3 seconds for them: the pauses between the tries are 100 and 200 milliseconds.
+ * A call of `settle` is rejected after this number of tries that failed because of the storage. If a single batch
+ * waits, these tries take about 0.3 seconds: the pauses between them are 100 and 200 milliseconds.
  */
 const SETTLE_TRIES = 3;
 const RETRY_FIRST_MS = 100;
@@ -564,7 +565,8 @@ export class CaptureQueue implements ByteBudget {
     this.#depth -= batch.exchanges + gone;
     this.#places.give(batch.exchanges + gone);
     this.release(batch.bytes);
-    // A retried batch leaves after younger ones, so the oldest remaining batch determines the bound.
+    // A retried batch may leave after younger batches. So only calls whose target is older than the oldest remaining
+    // batch are resolved.
     let oldest = this.#pending.exchanges > 0 ? this.#pending.first : Number.POSITIVE_INFINITY;
     for (const { first } of this.#sent) oldest = Math.min(oldest, first);
     while (this.#waiters.length > 0 && this.#waiters[0]!.target < oldest) this.#waiters.shift()!.resolve();

@@ -241,9 +241,9 @@ export class Tee {
   }
 
   /**
-   * Copies a chunk of the request. The returned copy stays unchanged until `close`.
-   * @returns the copy; null when the chunk was not copied, because this body is not kept in one piece, the
-   * exchange is closed or given up, or there is no memory, in which case the exchange is given up now
+   * Copies a chunk of the request. The returned copy stays unchanged until `close`. @returns the copy; null when the
+   * chunk was not copied: this body is not kept in one piece, the exchange is closed or given up, or there is no
+   * memory. Without memory, the exchange is given up now.
    */
   lend(chunk: Uint8Array): Buffer | null {
     const { request } = this;

@@ -96,7 +96,8 @@ export class StudentLink {
   }
 
   /**
-   * Why a step cannot be sent now. Read it only when that is the case: it is `busy` even while there is room.
+   * Why a step cannot be sent now. Read this only when no step can be sent: the value is `busy` even while there is
+   * room.
    */
   get hindrance(): 'no_student' | 'loading' | 'busy' {
     if (this.#connection !== null) return 'busy';
