@@ -6,8 +6,7 @@
 import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises';
 
 /**
- * Share of the thread's time that other work may take while exchanges arrive; the second applies while the log is
- * behind.
+ * Shares of the thread's time that other work may take while exchanges arrive: normally, and while the log is behind.
  */
 const SHARE = 0.5;
 const BEHIND_SHARE = 0.1;
@@ -62,7 +61,7 @@ export class AppendLoad {
   }
 
   /**
-   * Lets the thread handle messages that have arrived. If an append came since the last pause, afterwards pauses in
+   * Lets the thread handle messages that have arrived. Then, if an append came since the last pause, pauses in
    * proportion to the work since that pause.
    * @param tookMs time of the work since the last call, ms
    */

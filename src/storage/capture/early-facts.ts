@@ -170,7 +170,7 @@ function encodeRow(facts: readonly ExchangeFacts[]): { key: number; value: Buffe
   return { key: facts[0]!.summary.id, value: compressZstd(json, { params: FAST, chunkSize: json.length }) };
 }
 
-/** Encodes an entry. Its functions would need the whole conversation later, so the sketch is computed now. */
+/** Encodes an entry. The entry's functions would need the whole conversation later, so the sketch is computed now. */
 function encodeEntry(entry: LinkEntry): StoredEntry {
   return {
     conversation: entry.conversation,

@@ -135,8 +135,8 @@ export interface CaptureLogOptions {
   /** Minimum first id of a new file; default 1. */
   first_id?: number;
   /**
-   * Tests pass a function that throws, so that the write at that point fails; at `encode` it gets the exchange. At
-   * `sync`, the sync waits for its promise.
+   * Tests pass a function that throws, so that the write at that point fails. At `encode` the function gets the
+   * exchange. At `sync`, the sync waits for the promise that the function returns.
    */
   fault?: (point: FaultPoint, exchange?: CapturedExchange) => void | Promise<void>;
 }
@@ -518,9 +518,9 @@ export class CaptureLog {
   }
 
   /**
-   * Runs one pass of postponed work: packing or indexing, whichever is more urgent in most passes, and then the
-   * full-text index for the rest of the time. While the log is behind, packing comes first. If the chosen work has
-   * nothing to do, the pass does the other work.
+   * Runs one pass of postponed work. The pass begins with packing or indexing: in most passes with the more urgent of
+   * the two, and with packing while the log is behind. If there is nothing to pack, the pass indexes, and vice versa.
+   * The full-text index gets the rest of the time.
    * @throws the storage's error in packing or indexing; a later pass repeats the work
    */
   tidySome(decode: DecodeExchange, budget_ms: number): Promise<TidyPass> {

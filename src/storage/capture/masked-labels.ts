@@ -1,9 +1,9 @@
 /**
  * Keeps masked values distinct: run labels that differ only in their masked part (`job-[redacted]` becomes
- * `job-[redacted-3f9ac1d2e4b5a697]`), and the credentials of requests. Capture process.
- * The digits are an HMAC of the original label or of the credential. Its key is a random secret in DATA_DIR/secrets.
- * Without that key, the digits cannot be used to check guesses, even if a client uses a weak password as its credential
- * and repeats it in its label. The secret is read or created when it is first needed.
+ * `job-[redacted-3f9ac1d2e4b5a697]`), and the credentials of requests. Capture process. The digits are an HMAC of the
+ * original label or of the credential. Its key is a random secret in DATA_DIR/secrets. Without that key, the digits
+ * cannot be used to check guesses, even if a client uses a weak password as its credential and repeats this password in
+ * its label. The secret is read or created when it is first needed.
  */
 import { createHmac, randomBytes } from 'node:crypto';
 import { join } from 'node:path';

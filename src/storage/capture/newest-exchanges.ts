@@ -111,7 +111,7 @@ export class NewestExchanges {
   }
 
   /**
-   * Prepares what a transaction changes in the row: it writes the row, removes it, or leaves it.
+   * Prepares what a transaction does with the row: write it, remove it, or leave it unchanged.
    * @param added exchanges that the transaction stores
    * @param listedTo the last exchange that lists show without the row; null: they show all
    * @param isNow whether to write a changed row even if the last write was less than WRITE_MS ago

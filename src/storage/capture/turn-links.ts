@@ -9,24 +9,24 @@
  *   2. the turn's last answer alone: the client has rewritten or dropped the earlier messages;
  *   3. the longest shorter prefix that equals an earlier request, with or without the answer to that request (the
  *      client has changed a later answer).
- * A request that repeats an earlier request continues the earlier request if that failed and was not retried yet.
- * Otherwise only shorter prefixes count as evidence. Without any evidence, the request starts a run. So a first message
- * that is sent again starts a new run. So does a conversation that begins anew, such as that of a sub-agent, or after
- * the client has summarized the history. A run without a label is called `conv_<lowest id of its exchanges>`.
+ * A request that repeats an earlier request continues the earlier one if the earlier one failed and was not retried
+ * yet. Otherwise only shorter prefixes count as evidence. Without any evidence, the request starts a run. So a first
+ * message that is sent again starts a new run. So does a conversation that begins anew, such as that of a sub-agent, or
+ * after the client has summarized the history. A run without a label is called `conv_<lowest id of its exchanges>`.
  * Order. "Earlier" refers to the arrival of the request, not to the order of storage. Server threads store in batches,
  * so the answer that a turn repeats may be stored after the turn. When such a late turn is stored, the turns that
  * continue it are linked to it. The resulting runs are the same as if turns were stored in the order of arrival.
- * `moves` tells readers that follow the file which runs changed. Turns in an earlier file keep their run.
- * Several turns may match equally well, because many runs begin with the same messages. The choice follows these
- * criteria, in this order: an identical system prompt; a prompt about as similar as the best; a turn that no earlier
- * turn continues; the most similar prompt; the latest turn. If the evidence does not include an answer (a retry, a
- * changed answer), a turn with a dissimilar prompt is not continued, because it is probably of another agent, nor is a
- * turn with another credential, unless the provider refused that credential (401).
- * Memory. A request is looked up among the latest INDEXED_TURNS_KNOWN turns, in a map in memory (turn-map.ts). The
- * first use fills the map from the table `tails`. Its key is the id of a turn. Its value contains: whether the turn
- * failed; eight bytes of the SHA-256 of each hash that identifies the turn or that it looks for; its arrival; the
- * sketch of its system prompt; and the turn that it continues. If the turn is in an earlier file, the value also
- * contains the run's name, because rotation copies the latest INDEXED_TURNS_CARRIED turns.
+ * `moves` tells readers that follow the file which runs changed. Turns in an earlier file keep their run. Several turns
+ * may match equally well, because many runs begin with the same messages. The choice follows these criteria, in this
+ * order: an identical system prompt; a prompt about as similar as the best; a turn that no earlier turn continues; the
+ * most similar prompt; the latest turn. Two further rules hold if the evidence does not include an answer (a retry, a
+ * changed answer). A turn with a dissimilar prompt is not continued, because that turn is probably of another agent. A
+ * turn with another credential is not continued either, unless the provider refused that credential (401). Memory. A
+ * request is looked up among the latest INDEXED_TURNS_KNOWN turns, in a map in memory (turn-map.ts). The first use
+ * fills the map from the table `tails`. The key of a row is the id of a turn. The value of a row contains: whether the
+ * turn failed; eight bytes of the SHA-256 of each hash that identifies the turn, or by which the turn looks for its
+ * predecessor; its arrival; the sketch of its system prompt; and the turn that it continues. If the turn is in an
+ * earlier file, the value also contains the run's name, because rotation copies the latest INDEXED_TURNS_CARRIED turns.
  */
 import { arrivalOf } from '../../domain/run-order.ts';
 import type { ValueTable } from '../lmdb/sealed-table.ts';

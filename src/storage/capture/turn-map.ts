@@ -36,7 +36,7 @@ interface TurnPlace {
 export interface AskedTurn extends TurnPlace {
   /**
    * Key of its credential; '' without one, and in files of versions before 0.2.0. ANY_SENDER in a turn whose credential
-   * was refused, because the client retries it with another one.
+   * was refused, because the client may retry that turn with another credential.
    */
   sender: string;
 }
@@ -104,7 +104,7 @@ const WANTED = ['answer', 'alone', 'first'] as const;
  * Format: flags, number of keys, the keys. Then, depending on the flags: the turn that this one continues, the sketch,
  * the sender, the place, the run's name. The place consists of the arrival stamp, a byte for the strength of the link
  * and the kinds of keys, and the keys by which the turn looks for its predecessor. The sketch is omitted if the turn
- * continues one with a lower id and its run's name is not stored, because both turns then have the same sketch.
+ * continues a turn with a lower id and the row has no run's name, because both turns then have the same sketch.
  */
 export function encodeTurn(turn: Turn): Buffer {
   const isShared = turn.follows !== 0 && turn.follows < turn.id && turn.run_id === null;
