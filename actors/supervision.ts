@@ -43,8 +43,8 @@ export const RATE_BUCKET_POLICY: KindPolicy = {
 };
 
 /**
- * One actor per organization. It stays in memory for a day after its last message, while there is room, because its ring
- * is lost otherwise. If too many messages wait, the oldest are dropped first, as in the ring.
+ * One actor per organization. While there is room, the actor stays in memory for a day after its last message, because
+ * its ring of events is only in memory. If too many messages wait, the oldest are dropped first, as in the ring.
  */
 export const LIVE_HUB_POLICY: KindPolicy = {
   ...DEFAULT_KIND_POLICY,

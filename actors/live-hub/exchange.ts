@@ -332,7 +332,7 @@ export class LiveExchange {
     const newer: Page[] = [];
     for (const page of pages) {
       const { after_id, project_id, limit } = page.request;
-      // Another box may have shown events that this one has not read yet.
+      // Another box may have shown events that this box has not read yet.
       if (after_id !== null && after_id > ring.last_id && feed.reads < page.first_read) newer.push(page);
       else if (
         after_id !== null &&

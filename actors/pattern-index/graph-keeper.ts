@@ -66,8 +66,8 @@ export class GraphKeeper {
     if (home.index.unlinked === 0) return;
     this.#untended.add(home);
     const unsaved = this.#unsaved.get(home);
-    // This is the first vector since the index needs a graph, or since its graph was saved. Earlier vectors may also be
-    // missing in the graph, so all missing vectors count as unsaved.
+    // This is the first vector since the index began to need a graph, or since its graph was saved. Earlier vectors may
+    // also be missing in the graph, so all missing vectors count as unsaved.
     if (unsaved === undefined)
       this.#unsaved.set(home, { count: home.index.unlinked, at_ms: performance.now() });
     else {

@@ -1,6 +1,6 @@
 /**
- * The pattern store: rows on the disk, vectors in memory, and the rules that connect them (visibility,
- * near-duplicates, search). This class is its interface; its parts are in the files beside it. Actor thread.
+ * The pattern store: rows on the disk, vectors in memory, and the rules that connect them (visibility, near-duplicates,
+ * search). This class is the interface of the store; the store's parts are in the files beside this one. Actor thread.
  */
 import type { PatternScope } from '../../src/domain/pattern.ts';
 import {

@@ -14,6 +14,6 @@ export interface SlotReply {
 }
 
 export type RateSlotsProtocol = {
-  /** Returns the slot of a key: the one that it has, or a new one with a full bucket. */
+  /** Returns the slot of a key: its present slot, or a new slot with a full bucket. */
   assign: { request: { key: string }; reply: SlotReply };
 };

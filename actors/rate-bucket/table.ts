@@ -5,9 +5,9 @@
  * a word changes only by compare-and-exchange, so that each take is counted once.
  *
  * One actor assigns the slots (slots.ts). Each slot has a generation, which changes with its owner. If the generation
- * differs from the one that a thread knows, the slot has another owner, and the thread requests a slot again. If the
- * owner changes between that check and the take, a request is counted in another key's bucket: at most one request per
- * thread and change. Any thread.
+ * differs from the generation that a thread knows, the slot has another owner, and the thread requests a slot again. If
+ * the owner changes between that check and the take, a request is counted in another key's bucket: at most one request
+ * per thread and change. Any thread.
  */
 import type { RateLimit } from './protocol.ts';
 
@@ -83,8 +83,8 @@ export class RateTable {
     const depthNs = depthOf(limit);
     for (;;) {
       const before = Atomics.load(this.#fullAtNs, slot);
-      // The clock is read after the bucket. If it were read before, it could be earlier than another thread's take, and
-      // the bucket would seem to have more tokens than it has.
+      // The clock is read after the bucket. If the clock were read before, its time could be earlier than another
+      // thread's take, and the bucket would seem to have more tokens than it has.
       const now = this.#now();
       const backlogNs = Math.max(0, Number(before) - now);
       const afterNs = backlogNs + spacingNs;

@@ -1,9 +1,9 @@
 /**
- * A run. It accepts its start, its steps (in any order, repeatedly) and its finish, and reports its state. It scores
- * every step once and stores the answer with the step. A repeated step is answered from storage, so no step stays in
- * memory. Server threads.
+ * The actor of a run. It accepts the run's start, steps and finish, and reports the run's state. Steps may come in any
+ * order and more than once. The actor scores every step once and stores the answer with the step. It answers a repeated
+ * step from storage, so no step stays in memory. Server threads.
  *
- * A step with a greater index than all earlier ones is new. Any other step is looked up. The host performs the look-up
+ * A step with a greater index than all earlier steps is new. Any other step is looked up. The host performs the look-up
  * only after earlier events are stored, so the look-up also finds a step whose first copy is still being stored.
  *
  * Steps reported by telemetry are always looked up. Calls that have not been reported yet get the next indices.
