@@ -94,7 +94,7 @@ export async function runStartBench({
 }
 
 /**
- * Starts the service, measures it while it is idle, and stops it.
+ * Starts the service, measures the idle service, and stops it.
  * @param checkout another checkout; null: this one
  */
 export async function measureStart(

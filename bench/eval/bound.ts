@@ -5,9 +5,9 @@
  *
  * There are two measurements. The first judges the served forms of the synthetic agents on fresh runs of the same
  * agent, if enough of these runs have the form. The second plants errors: it makes each kind wrong in a known share of
- * its runs, and calibration decides by its own rules whether it serves the kind or forms of it. So the second
- * measurement shows what the bound accepts if a kind is learnt only in part. Both measurements also show what the bound
- * of Clopper and Pearson would accept on the same evidence.
+ * the runs that have the kind. Calibration then decides by its own rules whether to serve the kind or some of its
+ * forms. So the second measurement shows what the bound accepts if a kind is learnt only in part. Both measurements
+ * also show what the bound of Clopper and Pearson would accept on the same evidence.
  */
 
 import { parseArgs } from 'node:util';

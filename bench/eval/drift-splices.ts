@@ -16,7 +16,7 @@ const OTHER_STEPS = 10;
 /** Runs with fewer steps than this are not inserted. */
 const OTHER_STEPS_MIN = 6;
 /**
- * The run that is inserted into a run is this many places after it in the data set, or a multiple of this, because
+ * The inserted run is this number of places after the other run in the data set, or a multiple of this number, because
  * neighbours are almost equal.
  */
 const STRIDE = 7;

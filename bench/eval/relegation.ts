@@ -82,7 +82,7 @@ interface SeedResult {
     held_out: Point;
     shifted: Point;
     loop: LoopPoint;
-    /** Results if the frontier model serves every step of a run after the first one that it served. */
+    /** Results if the frontier model serves every step of a run after the first step that it served. */
     sticky: LoopPoint;
   }[];
   exact: { held_out: Point; loop: LoopPoint };
@@ -340,8 +340,7 @@ function chooseSimilarity(
 
 /**
  * Runs tasks, which are the same for every `ask`. `ask` serves the steps that it covers, and the frontier model serves
- * the others.
- * @param stays whether the frontier model serves all steps of a run after the first one that it served
+ * the others. @param stays whether the frontier model serves all steps of a run after the first step that it served
  */
 function runLoop(ask: Ask, threshold: number, firstSeed: number, stays = false): LoopPoint {
   let successes = 0;
