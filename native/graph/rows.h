@@ -268,8 +268,8 @@ class RowSpace : public hnswlib::SpaceInterface<float> {
 
   /**
    * Quantises the numbers to fifteen levels. If the largest number set the scale, the levels could be too coarse for
-   * the other numbers. So numbers are clipped at a bound, namely at the one of kCuts that changes the vector's
-   * direction least.
+   * the other numbers. So numbers are clipped at a bound: at that element of kCuts that changes the vector's direction
+   * least.
    * @returns the scale (the value of level 1) that makes the dot product of the row and its vector exact
    */
   float QuantiseRow(const std::vector<float>& numbers, std::vector<int8_t>* into) const {

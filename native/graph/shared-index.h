@@ -1,8 +1,8 @@
 /**
  * An index that several threads search: its graph, its exact vectors, and the labels that a search returns. Only the
- * thread of the JavaScript index (`src/search/hnsw-index.ts`) changes it, and that thread reads it without a lock.
- * Other threads enter the gate before they search it. They use the same algorithm, so they find the same matches in the
- * same order.
+ * thread of the JavaScript index (`src/search/hnsw-index.ts`) changes the shared index, and this thread reads it
+ * without a lock. Other threads enter the gate before they search. All threads use the same algorithm, so they find the
+ * same matches in the same order.
  */
 #pragma once
 
