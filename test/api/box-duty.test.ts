@@ -1,4 +1,7 @@
-/** The duty of one among several boxes: a box always has it or gets it soon, and only one has it while clocks agree. */
+/**
+ * A duty that one of several boxes has: some box always has the duty or gets it soon, and only one box has it while
+ * clocks agree.
+ */
 import { expect, it } from 'vitest';
 import { BoxDuty } from '../../src/api/box-duty.ts';
 import { createManualClock } from '../../src/std/clock.ts';

@@ -303,8 +303,8 @@ async function storm(
     isOver = true;
   });
   await Promise.all([load, watch(), watchInside()]);
-  // The gateway may not yet have noticed a client that left at once. It accepts connections in order: when it answers
-  // this client, it has noticed them all.
+  // The gateway may not yet have noticed a client that left at once. The gateway accepts connections in order: when it
+  // answers this client, it has noticed all clients before.
   const last = await openRawClient(gateway.port);
   await KINDS.admin!.run(last);
   last.socket.destroy();

@@ -101,8 +101,8 @@ it(`relegation keeps correct counts through a storm (seed ${SEED})`, async () =>
   }
   await storms;
   expect(looks).toBeGreaterThan(0);
-  // The gateway may not yet have noticed a client that left at once. It accepts connections in order: when it answers
-  // this request, it has noticed them all.
+  // The gateway may not yet have noticed a client that left at once. The gateway accepts connections in order: when it
+  // answers this request, it has noticed all clients before.
   const last = await rawRequest(gateway.port, stepBytes(stepBody('decline')));
   tally[serverOf(last)]++;
   const { exchanges, relegation } = await waitForStats(

@@ -69,7 +69,10 @@ function judgeHeader(file: string, source: string, loaders: readonly Thread[]): 
     .map((thread) => `${file}: is loaded on the ${thread} thread, and says ${named.join(', ')}`);
 }
 
-/** The doc comment at the beginning of a file as one line, without the threads on which it says that it never runs. */
+/**
+ * The doc comment at the beginning of a file as one line, without the threads on which, by that comment, the file never
+ * runs.
+ */
 function readHeader(source: string): string {
   const [, text = ''] = /^(?:#!.*\n)?\/\*\*([\s\S]*?)\*\//.exec(source) ?? [];
   return text

@@ -1,8 +1,8 @@
 /**
  * One changed bit anywhere in DATA_DIR: either nothing that is read changes, or an error names the file, and the
  * content of other files is unaffected. LMDB's own page structure has no checksum, so one draw in a thousand may hide
- * rows without an error. BIT_FLIPS=5000 SEED=7 makes more and other draws. A capture file may end the process that
- * reads it, which is never the one that serves.
+ * rows without an error. BIT_FLIPS=5000 SEED=7 makes more and other draws. A damaged capture file may end the process
+ * that reads the file; the process that serves never reads it.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';

@@ -97,7 +97,7 @@ export async function claudeCode(): Promise<KnownClient> {
   };
 }
 
-/** @param model its name decides in which form Codex declares its tools: a newer one gets them in the input */
+/** @param model the model's name, which decides how Codex declares its tools: for a newer model, in the input */
 export async function codex(model = 'gpt-demo-large'): Promise<KnownClient> {
   const installed = await installClient('codex');
   const shell = (command: string): ScriptedToolCall => ({ name: 'exec_command', input: { cmd: command } });

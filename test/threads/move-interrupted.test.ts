@@ -77,7 +77,7 @@ function readFolder({ DATA_DIR }: Place): unknown {
   return Promise.all([main.close(), runs.close()]).then(() => read);
 }
 
-/** @returns whether it was killed before its change of this number; if it made fewer changes, it must have succeeded */
+/** @returns whether `move` was killed before its change of this number; a `move` with fewer changes must succeed */
 async function killMove(place: Place, to: string, at: number): Promise<boolean> {
   const env = {
     ...place,

@@ -547,7 +547,7 @@ it('a transaction is a conflict if its box was unreachable until removals were f
   expect(delta.rows).toBeNull();
 });
 
-it('a session that another one of its box has replaced commits nothing, and its batch counts once', async () => {
+it('a session that a later session of its box has replaced commits nothing, and its batch counts once', async () => {
   const truth = await PostgresTruth.connect(await makeDatabase());
   const box = crypto.randomUUID();
   const former = await truth.open(box, () => {});

@@ -48,7 +48,7 @@ export class RunHost {
     };
   }
 
-  /** Adds a step. @returns its place; false: it was not stored; null: unknown */
+  /** Adds a step. @returns the step's place; false: the step was not stored; null: unknown */
   addStep(run: string, id: string): Promise<ToldStep['place']> {
     return this.#inTurn(run, async () => {
       const actor = await this.#load(run);
