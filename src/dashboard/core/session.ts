@@ -41,8 +41,8 @@ const ROLES: readonly Role[] = ['viewer', 'member', 'admin', 'owner'];
 const TOKEN_BEFORE = 'understudy-token';
 
 /**
- * The selected organization: the one in the address, otherwise the last selected one, otherwise the oldest that the
- * reader created, otherwise the oldest. null: the reader is not signed in, or has no organization.
+ * The selected organization, the first of these that exists: the organization in the address, the last selected one,
+ * the oldest that the reader created, the oldest of all. null: the reader is not signed in, or has no organization.
  */
 export const organization = computed<Organization | null>(() => {
   const known = bootstrap.value;
@@ -66,7 +66,8 @@ export const role = computed<Role | null>(() => {
 
 /**
  * Whether captured and reported runs are one list in the selected organization. The reader must be an operator. The
- * captures must belong to this organization; if they belong to none, the reader must own or administer this one.
+ * captures must belong to this organization; if captures belong to no organization, the reader must own or administer
+ * this organization.
  */
 export const seesCaptures = computed(() => {
   if (!isOperator.value) return false;

@@ -22,8 +22,8 @@ export interface WaterfallRow extends Span {
   /** When the answer of the turn began. null: no answer began, or the row is not that of a turn. */
   first_ms: number | null;
   /**
-   * When the turn that this one continues ended, if the agent was idle from then until its next request. null: the
-   * request contains results of tools, or followed at once, or the row is not that of a turn.
+   * When the previous turn of the conversation ended, if the agent was idle from then until this turn's request. null:
+   * this request contains results of tools, or followed at once, or the row is not that of a turn.
    */
   idle_from_ms: number | null;
   is_failed: boolean;

@@ -1,6 +1,6 @@
 /**
- * Reads one run by any of its ids: its conversation, if it was captured and the reader may see it, and its
- * steps, if they were reported. Each reading continues where the last one ended. Browser.
+ * Reads one run by any of its ids: the conversation, if the run was captured and the reader may see captures, and the
+ * steps, if they were reported. Each call continues where the last call ended. Browser.
  */
 import { ApiError } from './api.ts';
 import { ConversationReader, type ReadConversation } from './conversation-reader.ts';

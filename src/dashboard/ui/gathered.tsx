@@ -10,7 +10,7 @@ const NAMED = 8;
 export function Gathered({ from }: { from: Reply<'GET /capture/runs'>['gathered'] }) {
   if (from === null) return null;
   const { failure, looked_at, gateways } = from;
-  // Gateways with a problem come first, and then the ones that are furthest behind.
+  // Gateways with a problem come first, and then the gateways that are furthest behind.
   const ordered = [...gateways].sort(
     (a, b) =>
       Number(b.failure !== null) - Number(a.failure !== null) ||

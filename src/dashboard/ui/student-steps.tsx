@@ -1,6 +1,6 @@
 /**
- * Steps that show a student's limits: those that it would have answered differently than the upstream, and those that
- * it left to the upstream. Browser.
+ * Steps that show a student's limits: steps that the student would have answered differently from the upstream, and
+ * steps that it left to the upstream. Browser.
  */
 import { useState } from 'preact/hooks';
 import { countOf } from '../core/format.ts';
