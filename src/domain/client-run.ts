@@ -35,7 +35,7 @@ interface Found {
   word(name: string): string;
 }
 
-/** One entry for each client; the first one that finds its header decides. */
+/** One entry for each client; the first entry that finds its header decides. */
 const CLIENTS: readonly ((found: Found) => ClientRun | null)[] = [
   readClaudeCode,
   readCodex,

@@ -248,8 +248,8 @@ export interface ExchangeRecord {
   truncated: boolean;
   undecodable: boolean;
   /**
-   * Set while the exchange is not indexed. Until then, its model, stop reason and usage are unknown, and so is its
-   * run, unless the request named it.
+   * Set while the exchange is not indexed. Until then, the model, stop reason and usage are unknown, and so is the run,
+   * unless the request named the run.
    */
   not_indexed?: true;
   served_by: ServedBy;

@@ -52,8 +52,8 @@ export type GoldenExchange = Pick<
   Partial<Pick<ExchangeRecord, 'end_cause' | 'tools'>>;
 
 /**
- * How a turn relates to the earlier ones by its conversation: it is the first of a conversation, it continues the last
- * answer, it repeats a request, or none of these.
+ * How a turn relates to earlier turns by its conversation: the turn is the first of a conversation, continues the last
+ * answer, repeats a request, or does none of these.
  */
 export type TurnLink = 'starts' | 'continues' | 'repeats' | 'breaks';
 

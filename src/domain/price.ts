@@ -105,9 +105,9 @@ function multiplyRates(
 
 /**
  * Finds a model's price: by its exact name, otherwise by a name that {@link listNames} derives, otherwise by the
- * longest matching pattern. If none matches, the longest name that one of those names continues after `-`, `@` or `:`
- * (`gpt-5` for `gpt-5-nano`, not for `gpt-5.1`) gives a price that is marked as a guess. null if there is no such name
- * either.
+ * longest matching pattern. If no pattern matches, the price is a guess, and marked as such: that of the longest name
+ * that is the beginning of the exact or a derived name and is followed there by `-`, `@` or `:` (`gpt-5` for
+ * `gpt-5-nano`, not for `gpt-5.1`). null if there is no such name.
  */
 function findModel(prices: Prices, model: string): ModelPrice | null {
   let known = found.get(prices);

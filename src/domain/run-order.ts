@@ -122,8 +122,8 @@ export function* inRunOrder<T extends PlacedExchange>(
 }
 
 /**
- * Whether one exchange comes after another one, judged by the two alone. Also true if their requests have the same
- * arrival.
+ * Whether an exchange comes after another exchange, judged by these two alone. Also true if their requests have the
+ * same arrival.
  */
 export function standsBehind(exchange: PlacedExchange, other: PlacedExchange): boolean {
   if (exchange.seq !== null && other.seq !== null && exchange.seq !== other.seq)

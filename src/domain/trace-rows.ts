@@ -1,6 +1,7 @@
 /**
- * The stored rows of a trace, which its pattern maker writes: its outcome, and its place in the lists of its project
- * and its organization, so that a page is a range of keys, however many traces there are. Pure; any thread.
+ * The stored rows of a trace: the trace's outcome, and its place in the lists of its project and its organization. The
+ * trace's pattern maker writes these rows. A page of such a list is a range of keys, however many traces there are.
+ * Pure; any thread.
  */
 
 /** One row per trace: {@link traceRowKey} → TraceRow. */

@@ -13,9 +13,9 @@
  *  - `stutter`: a sentence repeated many times within the agent's own text, apart from tables, lists and
  *    code.
  *
- * An earlier call without arguments counts only directly before the current one, or if the steps before both calls were
- * equal, too, because returning to a list between its entries is the same call with the same result. A call with an
- * unknown input or result is not a repetition.
+ * An earlier call without arguments counts only if it is directly before the current call, or if the steps before both
+ * calls were equal, too. The reason is that an agent that returns to a list between the list's entries makes the same
+ * call with the same result. A call with an unknown input or result is not a repetition.
  *
  * Not a loop: the third build after an edit (a new change lies in between); consecutive equal calls with new
  * results (the next page, the next match); waiting and polling (the call waits, or the result reports work in

@@ -7,7 +7,8 @@
  * Rules
  *  - `opening`: the run's first two instructions leave out most names of the task and most of its words: the agent has
  *    started another task. The task must have at least NAMES_MIN names. After the first instruction, the rule fires
- *    only if this instruction contains no word of the task at all, because it may be only a part of the task.
+ *    only if this instruction contains no word of the task at all, because an instruction may be only a part of the
+ *    task.
  *  - `source`: the task names the source to use, and the first two instructions do not use it. After the first
  *    instruction, the rule fires only if this instruction covers the body of the task without the source.
  *  - `strayed`: after steps on the task, several consecutive steps share no word with it, neither in thought and input

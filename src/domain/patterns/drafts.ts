@@ -170,8 +170,9 @@ export function isDistilled({
 type Texts = Pick<PatternDraft, 'situation' | 'dead_ends' | 'unlock'>;
 
 /**
- * Whether two patterns of the pattern maker have the same lesson: the same situation, or in a similar one the same
- * solution or, if one of them has no solution, the same dead ends.
+ * Whether two patterns of the pattern maker teach the same. They do if their situations are the same. They also do if
+ * their situations are similar and their solutions are equal, or, if one of them has no solution, their dead ends are
+ * equal.
  * @param similarity cosine of their situations
  */
 export function areEquivalent(a: Texts, b: Texts, similarity: number): boolean {

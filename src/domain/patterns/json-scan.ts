@@ -11,7 +11,7 @@ export interface ScannedValue {
   is_key: boolean;
   /** The nearest key above; '' without one. */
   key: string;
-  /** The key above that one. */
+  /** The key above `key`; '' without one. */
   parent: string;
 }
 

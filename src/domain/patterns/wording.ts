@@ -134,8 +134,9 @@ function wordSituation(
 }
 
 /**
- * Finds the agent's goal when it failed: in its thought; if the thought says nothing, in the user's last message within
- * the eight steps before that adds to the task. '' if there is no such message, or if the task contains the thought.
+ * Finds the goal that the agent had at a failed step: in the step's thought; if the thought says nothing, in the user's
+ * last message that adds to the task, within the eight steps before. '' if there is no such message, or if the task
+ * contains the thought.
  */
 function findGoal(steps: readonly TraceStep[], at: number, task: string, values: RunValues): string {
   const own = splitSentences(steps[at]!.thought, 6)

@@ -48,8 +48,8 @@ export interface TimeRange {
 }
 
 /**
- * The monitors that a word names completely or in part, and the number of steps at which one of them must have
- * fired; null: at least one step.
+ * The monitors that a word names completely or in part, and the number of steps at which one of these monitors must
+ * have fired; null: any number from one on.
  */
 export interface MonitorValue {
   text: string;
