@@ -38,12 +38,12 @@ export interface KindPolicy {
    */
   max_live: number;
   /**
-   * When one actor has this many `io` and `compute` effects without an outcome, it takes no message from its mailbox
-   * until one of them has its outcome.
+   * An actor with this many `io` and `compute` effects in progress takes no message from its mailbox until one of these
+   * effects has an outcome.
    */
   max_io_in_flight: number;
   /**
-   * When this many effects, or this many events, of one actor wait for the journal, it takes no message from its mailbox
+   * An actor of which this many effects, or this many events, wait for the journal takes no message from its mailbox
    * until a commit.
    */
   max_held_effects: number;

@@ -48,10 +48,10 @@ export interface Cell {
   // Its life (lifecycle.ts, passivation.ts).
   status: 'ready' | 'loading' | 'restarting' | 'gone';
   /**
-   * The phase of loading. `waits`: the commit of the actor's last writes has no outcome yet. `moved`: the
-   * actor has moved to another process; when its last writes have an outcome, it is loaded only if messages
-   * wait for it. `runs`: the store is reading it. `stale`: the store is reading it, and must read it again,
-   * because it may have moved in the meantime.
+   * The phase of loading. `waits`: the commit of the actor's last writes has no outcome yet. `moved`: the actor has
+   * moved to another process; when its last writes have an outcome, it is loaded only if messages wait for it. `runs`:
+   * the store is reading the actor. `stale`: the store is reading the actor, and must read it again, because the actor
+   * may have moved in the meantime.
    */
   load: 'waits' | 'moved' | 'runs' | 'stale';
   state: unknown;

@@ -91,9 +91,9 @@ export class HostJournal {
   }
 
   /**
-   * Whether the actor has writes without an outcome. It must not be loaded before they have one: its stored state is
-   * not complete, and in a shared store the load would take the ownership with which these writes could still be
-   * stored.
+   * Whether the actor has writes without an outcome. The actor must not be loaded before all its writes have an
+   * outcome: its stored state is not complete, and in a shared store the load would take away the ownership with which
+   * these writes could still be stored.
    */
   isWriting(cell: Cell): boolean {
     if (cell.write_ticket > this.#decidedTicket) return true;

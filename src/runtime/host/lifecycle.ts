@@ -168,8 +168,8 @@ export class Lifecycle {
 
   /**
    * Handles the move of an actor to another process, after which its state here is out of date. When the actor's last
-   * writes have an outcome, it is loaded again if messages wait for it, and leaves memory otherwise. Its recorded
-   * events keep their effects until their commit is decided.
+   * writes have an outcome, the actor is loaded again if messages wait for it, and otherwise leaves memory. The effects
+   * of recorded events stay until the commit of these events is decided.
    */
   lose(cell: Cell): void {
     if (cell.status === 'loading' && cell.load === 'runs') cell.load = 'stale';
