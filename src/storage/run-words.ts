@@ -48,8 +48,8 @@ type SpeaksOfCaptures = (accounts: People | null, org_id: string) => boolean;
 const REMEMBERED_MS = 5_000;
 
 /**
- * Maximum number of reported runs of one DATA_DIR in memory for queries. Each organization gets what those before
- * it in the order of their ids leave, for its newest runs.
+ * Maximum number of reported runs of one DATA_DIR in memory for queries. In the order of their ids, each organization
+ * gets what the organizations before have left, for its newest runs.
  */
 const REPORTED_RUNS = 100_000;
 /**

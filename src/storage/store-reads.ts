@@ -46,7 +46,7 @@ export class StoreReads {
           return listReads(root);
         },
         tell: (read) => tell(path, read),
-        // Processes that this one started are spared. The capture reader reads these databases, too, and renews its
+        // Child processes of this process are spared: the capture reader reads these databases, too, and renews its
         // transactions.
         isSpared: isOwnChild,
         ...(ages === undefined ? {} : { ages }),
@@ -73,7 +73,7 @@ export class StoreReads {
   }
 }
 
-/** Whether this process is the parent of the other one; false if that cannot be determined. */
+/** Whether this process is the parent of the process `pid`; false if that cannot be determined. */
 function isOwnChild(pid: number): boolean {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'latin1');

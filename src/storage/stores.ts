@@ -2,7 +2,7 @@
 import type { Stores } from './ports/stores.ts';
 import type { Tables } from './tables.ts';
 
-/** Databases of DATA_DIR. Each row is in the one with the durability that it needs. */
+/** Databases of DATA_DIR. Each row is in the database with the durability that the row needs. */
 export interface TableStores extends Stores {
   /** `main.mdb`: acknowledged changes are on the disk. Patterns, findings, traces, profiles, the control plane. */
   main: Tables;

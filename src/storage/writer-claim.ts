@@ -63,7 +63,10 @@ export async function claimWriter(path: string, options: WriterClaimOptions): Pr
   const address = claimAddress(path);
   if (address === null) return NO_CLAIM;
   const deadline = performance.now() + options.patience_ms;
-  /** Until then the holder may be silent. When it has answered that it is ending, this is set to `deadline`. */
+  /**
+   * Until this time the holder may be silent. A holder that has answered that it is ending may be silent until
+   * `deadline`.
+   */
   let silentUntil = performance.now() + SILENCE_MS;
   let hasTold = false;
   for (;;) {

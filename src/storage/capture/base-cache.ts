@@ -1,12 +1,12 @@
 /**
  * Chooses the earlier exchange (the base) against which a new one is stored, and keeps bases in memory. Runs in the
  * capture process. Secrets in the bodies of bases are not masked, so these bodies never leave the memory of this
- * thread. The search order is: the last exchange of the same run; exchanges with the same bytes at one of several
- * places of the body, the farthest place first; the last exchanges on the same path (for their headers). The cache is
- * bounded in bytes. It drops the least recently used exchange first. It drops an exchange at once when its successor
- * repeats most of it, unless the exchange is the first of a chain.
- * Each exchange has one memory area for all its bytes, and the length of that area counts. A small Buffer of Node would
- * instead keep its whole 8 KB pool in memory. The areas of dropped exchanges are reused, and also count.
+ * thread. The cache looks for a base in this order: the last exchange of the same run; exchanges with the same bytes at
+ * one of several places of the body, the farthest place first; the last exchanges on the same path (for their headers).
+ * The cache is bounded in bytes. It drops the least recently used exchange first. It drops an exchange at once when its
+ * successor repeats most of it, unless the exchange is the first of a chain. Each exchange has one memory area for all
+ * its bytes, and the length of that area counts. A small Buffer of Node would instead keep its whole 8 KB pool in
+ * memory. The areas of dropped exchanges are reused, and also count.
  */
 import { crc32 } from 'node:zlib';
 import { copyBytes } from '../../../native/byte-engine.ts';

@@ -1,6 +1,6 @@
 /**
- * Turns an exchange into its record: chooses the earlier exchange (the base) against which it is stored, describes
- * the differences, and keeps it as a base for later ones. Capture process.
+ * Turns an exchange into its record: chooses the earlier exchange (the base) against which the exchange is stored,
+ * describes the differences, and keeps the exchange as a base for later exchanges. Capture process.
  */
 import {
   BaseCache,

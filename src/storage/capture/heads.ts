@@ -280,7 +280,10 @@ function cutVarying(
   return pieces;
 }
 
-/** A cached head has the values of these headers, so it cannot be reused for requests in which one of them varies. */
+/**
+ * A cached head has the values of these headers, so the head cannot be reused for requests in which one of these values
+ * varies.
+ */
 const READ_HEADERS = new Set(['content-type', 'content-encoding']);
 
 /** A text that JSON writes unchanged. */

@@ -275,8 +275,8 @@ export class TurnMap {
     if (known.length === 0) return null;
     const earlier = known.filter((turn) => isEarlier(turn, at));
     if (earlier.length > 0) return choose(earlier, key, at, sketch, isWhole);
-    // The order of requests that arrived in the same millisecond is unknown. A request that continues another one is
-    // the later one.
+    // The order of requests that arrived in the same millisecond is unknown. A request that continues another request
+    // is the later of the two.
     const equal = known.filter(
       (turn) => turn.arrival === at.arrival && turn.id !== at.id && turn.keys[0] !== key,
     );

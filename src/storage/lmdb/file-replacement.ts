@@ -4,9 +4,9 @@
  * replacement would be lost.
  *   - A replacement first creates a marker: the new file under its draft name, or a plan (plan-file.ts). Then it waits
  *     for the running write transaction, copies the rows, and renames the new file.
- *   - A command checks in each write transaction that there is no marker and that its open file is still the one at
- *     the path. LMDB allows one writer at a time, so a commit either precedes the copy, or finds the marker or the
- *     new file.
+ *   - A command checks in each write transaction that there is no marker and that its open file is still the file at
+ *     the path. LMDB allows one writer at a time, so a commit either precedes the copy, or finds the marker or the new
+ *     file.
  * Any thread.
  */
 import { existsSync, statSync } from 'node:fs';
@@ -26,7 +26,7 @@ export class FileReplacementError extends Error {
   readonly code = 'ESTORES';
 }
 
-/** The file at the path is not the one that is open. */
+/** The file at the path is not the file that is open. */
 export class FileReplacedError extends Error {
   override readonly name = 'FileReplacedError';
 }

@@ -93,7 +93,7 @@ export class LmdbJournal implements JournalStore {
     const mayHold = (table: string) => this.#backlog!.mayHold(table, stem, NUMBER_BYTES);
     if (this.#backlog === null || mayHold(JOURNAL) || mayHold(SNAPSHOTS)) this.#environment.settle();
     const journal = this.#environment.named(JOURNAL);
-    // Reads of one tick share a read transaction, but this one must see the last commit.
+    // Reads of one tick share a read transaction, but this read must see the last commit.
     journal.resetReadTxn();
     const stored = this.#environment.named(SNAPSHOTS).get(snapshotKey) ?? journal.get(snapshotKey);
     const snapshot = stored === undefined ? null : decodeSnapshot(stored);

@@ -209,7 +209,7 @@ class LockFile {
     return head.readUInt32LE(0) === LOCK_MARK ? Number(head.readBigUInt64LE(NUMBER_AT)) : null;
   }
 
-  /** Sets the number if it is still the wrong one. Call it in a write transaction. */
+  /** Sets the number to `newest` if it is still `wrong`. Call it in a write transaction. */
   correct(wrong: number, newest: number): void {
     if (this.read() !== wrong) return;
     const number = Buffer.alloc(8);

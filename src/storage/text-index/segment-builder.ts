@@ -142,9 +142,9 @@ export class SegmentBuilder {
 }
 
 /**
- * Finds the end of a piece of text and the beginning of the next one: at a gap between words if possible.
- * Otherwise the next piece begins with the last character of this one, because that character forms a word
- * with the following one.
+ * Finds the end of a piece of text and the beginning of the next one: at a gap between words if possible. Otherwise the
+ * next piece begins with the last character of this piece, because that character forms a word with the character after
+ * it.
  */
 function findPieceEnd(text: string, from: number): { end: number; next: number } {
   const end = from + PIECE_CHARS;
