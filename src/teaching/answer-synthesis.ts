@@ -419,7 +419,7 @@ function shapeOfValue(value: unknown, tellsNull = false): string {
 /** Ways to divide the examples: each is a list with one label per example. */
 type Cuts = string[][];
 
-/** No single template explains all examples. These are ways to divide them, as in {@link Solver}. */
+/** The result if no single template explains all examples: ways to divide the examples, as in {@link Solver}. */
 interface Unsolved {
   cuts: Cuts;
   last_cuts: Cuts;
@@ -715,8 +715,8 @@ function findWordedBeginnings(
 }
 
 /**
- * Finds the rule that gives the longest beginning of the first value without a rule. Wherever the rule finds something,
- * that must be a beginning, too.
+ * Finds the rule that gives the longest beginning of the first value without a rule. In every other example in which
+ * the rule finds something, the found text must be a beginning of the value, too.
  * @returns null when no such rule finds something in enough runs
  */
 function findWording(

@@ -512,8 +512,8 @@ function scoreMaxOf(target: number): number {
  */
 const CHOSEN_CONFIDENCE = 0.99;
 /**
- * Confidence for a threshold that the errors choose. It is a little higher, because one of many thresholds is more likely
- * to pass by chance than one of a few forms.
+ * Confidence for a threshold that the errors choose. This confidence is a little higher than the one above, because one
+ * of many thresholds is more likely to pass by chance than one of a few forms.
  */
 const THRESHOLD_CONFIDENCE = 0.992;
 /** Cost of an error in an answer with a call that no lookup follows, in costs of another error. */

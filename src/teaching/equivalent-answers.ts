@@ -802,9 +802,8 @@ class Labelling {
   }
 
   /**
-   * Assigns answers without a class to a class if only one of the two, the answer or that of the class, has certain
-   * optional texts, and nothing else differs. Enough runs must have such answers, and nothing in the step may predict
-   * them.
+   * Assigns an answer without a class to a class if the answer and the answer of the class differ only in optional
+   * texts that one of the two lacks. Enough runs must have such answers, and nothing in the step may predict them.
    */
   #assignOptional(ofStep: Int16Array, labels: readonly number[]): void {
     if (this.#optional.size === 0) return;

@@ -1,10 +1,11 @@
 /**
- * Tests whether the errors of a kind of answer depend on the form of the answer. If they do not depend on it, a form
- * without an error is a matter of chance, and the evidence of the whole kind counts for it. Pure; teaching.
+ * Tests whether the errors of a kind of answer depend on the form of the answer. If the errors do not depend on the
+ * form, a form without an error is a matter of chance, and the evidence of the whole kind counts for that form. Pure;
+ * teaching.
  *
- * A permutation test: the errors are distributed again at random among the same answers, and the shares of the
- * forms are compared each time (Good, "Permutation, Parametric and Bootstrap Tests of Hypotheses", 2005). It holds
- * for small numbers, too.
+ * A permutation test: the errors are distributed again at random among the same answers, and the shares of the forms
+ * are compared each time (Good, "Permutation, Parametric and Bootstrap Tests of Hypotheses", 2005). The test is also
+ * valid for small numbers.
  */
 
 import { createPrng } from '../std/prng.ts';

@@ -62,8 +62,9 @@ const TRIED = 3;
 /** Texts by which a rule is judged first, and the share of these in which it must find the value. */
 const FIRST = { texts: 8, share: 0.25 } as const;
 /**
- * A word counts as taken from the steps if at least `share` of the texts with the word have it in their steps, at most
- * `most` of all texts have it, and fewer than `most` of all steps.
+ * A word counts as taken from the steps under three conditions: of the texts with the word, at least the share `share`
+ * have it in their steps; of all texts, at most the share `most` have it; of all steps, less than the share `most` have
+ * it.
  */
 const TAKEN = { share: 0.9, most: 0.7 } as const;
 /** Maximum number of pieces of a value. */

@@ -24,9 +24,10 @@ const STATES: ReadonlySet<number> = new Set([
 ]);
 
 /**
- * Whether a mark distinguishes two parts of the steps: it explains at least the share `explained` of the difference, and
- * more than chance would. If a part is too small to test, the mark must name a state, and all steps of one part must
- * have it and none of the other; the smaller part must have two steps or more, and the larger BESIDE or more.
+ * Whether a mark distinguishes two parts of the steps: it explains at least the share `explained` of the difference,
+ * and more than chance would. If a part is too small to test, these conditions must hold: the mark names a state; all
+ * steps of one part have the mark, and no step of the other part has it; the smaller part has two steps or more, and
+ * the larger part BESIDE or more.
  */
 export function isSeparated(
   columns: readonly MarkColumn[],

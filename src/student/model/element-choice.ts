@@ -65,7 +65,10 @@ function fieldOf(item: unknown, key: string | null): unknown {
   return isObject(item) && Object.hasOwn(item, key) ? item[key] : undefined;
 }
 
-/** The element with the smallest or largest number, day or time; undefined when several have it, or one has none. */
+/**
+ * The element with the smallest or largest number, day or time; undefined when several elements have it, or an element
+ * has none.
+ */
 function findExtreme(items: readonly unknown[], key: string, by: 'least' | 'most'): unknown {
   let best: unknown;
   let bestAt = 0;
@@ -131,7 +134,7 @@ export function proposeChoices(
   return found;
 }
 
-/** Filters that the element passes and another one does not. */
+/** Filters that the element passes and another element does not. */
 function listChoiceFilters(
   items: readonly unknown[],
   item: unknown,

@@ -7,10 +7,10 @@
  * recipients, ids and code must be equal.
  *
  * Two wordings are equivalent if both deny or neither does, if their outcomes do not contradict each other, and if
- * neither replaces a value, or a word with content, by another one. A value that only one of them has must occur in the
- * step, or a proven rule must compute it from the step. A word that golden texts took from their steps (`grounded`)
- * must occur in the present step. A wording that no golden run had must also consist mostly of words that golden runs
- * used for this answer, and have no word that they used only for other answers.
+ * neither replaces a value, or a word with content, by another one. A value that only one of the two wordings has must
+ * occur in the step, or a proven rule must compute the value from the step. A word that golden texts took from their
+ * steps (`grounded`) must occur in the present step. A wording that no golden run had must also consist mostly of words
+ * that golden runs used for this answer, and have no word that they used only for other answers.
  */
 
 import { RecentMap } from '../../std/recent-map.ts';

@@ -8,7 +8,10 @@ interface Counted {
   having: number;
 }
 
-/** The chance that at least as many of a group have a property, if it does not depend on the group. */
+/**
+ * The chance that at least as many members of the first group have a property as do have it, if the property does not
+ * depend on the group.
+ */
 export function chanceOfMore(group: Counted, other: Counted): number {
   const all = group.all + other.all;
   const having = group.having + other.having;

@@ -53,7 +53,7 @@ interface SentenceValue {
 
 /** Agents send the same long prompt with every step, so its sentences are cached. */
 const keptSentences = new RecentMap<string, readonly Sentence[]>(STUDENT_CORE.prompts_kept_bytes);
-/** Approximate memory of one sentence, and of one value in it. */
+/** Approximate memory in bytes of one sentence, and of one value in a sentence. */
 const SENTENCE_BYTES = 128;
 const VALUE_BYTES = 96;
 const NO_VALUES: readonly SentenceValue[] = [];

@@ -1,6 +1,6 @@
 /**
- * A day or a moment computed from another one: the day after the one in the task, the end of a meeting that always
- * lasts an hour. Pure; teaching proposes rules, and the student's thread applies them.
+ * A day or a moment computed from another day or moment: the day after a day in the task, the end of a meeting that
+ * always lasts an hour. Pure; teaching proposes rules, and the student's thread applies them.
  */
 
 import { minutesBetween, shiftMoment } from './day-words.ts';

@@ -107,7 +107,7 @@ function grow(growth: Growth, drawn: readonly number[], members: readonly number
     }
   }
   if (best < 0) return;
-  // Marks with the same information as the best one share its worth, because a step in which they differ is
+  // Marks with the same information as the best mark share its worth, because a step in which these marks differ is
   // unusual.
   const { has } = columns[best]!;
   const equals: number[] = [];

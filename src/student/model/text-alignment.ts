@@ -49,7 +49,8 @@ export const ONE_WORDING = 0.6;
 
 /**
  * Similarity of two lists of words: twice the number of words that both have in the same order, divided by the total
- * number of words. 0 if the result would be below `ONE_WORDING` even in the same order; 1 for two empty lists.
+ * number of words. 0 if the lists have too few words in common, in any order, to reach `ONE_WORDING`; 1 for two empty
+ * lists.
  */
 export function likeness(a: readonly string[], b: readonly string[]): number {
   const length = a.length + b.length;

@@ -53,9 +53,9 @@ import { ToolSchemas } from './tool-schemas.ts';
 import type { Wire } from './wire.ts';
 
 /**
- * Maximum number of steps that are remembered for each server thread (`Handled`), in every mode. Beyond it, the oldest
- * steps are forgotten: their answers are not compared, and their amounts stay in the ledger even if the server thread
- * withdraws them.
+ * Maximum number of steps that are remembered for each server thread (`Handled`), in every mode. Beyond this number,
+ * the oldest steps are forgotten: their answers are not compared, and their amounts stay in the ledger even if the
+ * server thread withdraws the steps.
  */
 const SHADOWED_ANSWERS = 1_000;
 
