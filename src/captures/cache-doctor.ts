@@ -332,8 +332,8 @@ function isHead({ place }: PromptPart): boolean {
 }
 
 /**
- * Makes a name that requests to the same provider, path and model share if they have the same tool names, or if they
- * have no tools and their system prompts begin alike. null: the request has neither tools nor a system prompt.
+ * Makes a name of the provider, the path, the model, and the names of the request's tools. If the request has no tools,
+ * the beginning of its system prompt replaces them. null: the request has neither tools nor a system prompt.
  */
 function nameAgent({ provider, path, model }: ListedExchange, { parts }: Prompt): string | null {
   const tools = parts.filter(({ place }) => place === 'tool').map(({ label }) => label);
@@ -356,8 +356,8 @@ function describeAgent({ parts }: Prompt): string {
 }
 
 /**
- * Whether at least half of two system prompts is equal, counted from their beginnings and their ends, so that one of
- * them is a later version of the other.
+ * Whether the common beginning and the common end of two system prompts have together at least half the length of the
+ * longer prompt. One prompt then counts as a later version of the other.
  */
 function areAlike(before: readonly PromptPart[], after: readonly PromptPart[]): boolean {
   const [a, b] = [before, after].map((parts) =>

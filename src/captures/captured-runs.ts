@@ -378,7 +378,7 @@ export class CapturedRuns {
     return run;
   }
 
-  /** Adds up a run's records again, in the order of the run, because some were stored after later ones. */
+  /** Adds up a run's records again, in the order of the run, because some records were stored after later records. */
   #putInOrder(source: ExchangeSource, run: ListedRun): void {
     const { summary, first_id, last_id } = run.tally;
     const fresh = this.#addUp(source, startRun(summary.run_id!, run.children), first_id, last_id);

@@ -200,7 +200,7 @@ export class FigureCube {
 
 const ALWAYS = (): boolean => true;
 
-/** The UTC day on which the last exchange before this one ended, if ids are not in the order of time; '' if they are. */
+/** The UTC day on which the last exchange before this id ended, if ids are not in the order of time; otherwise ''. */
 export function endedDay(source: Pick<ExchangeSource, 'endedBefore'>, id: number): string {
   const ms = source.endedBefore?.(id) ?? Number.NEGATIVE_INFINITY;
   return ms === Number.NEGATIVE_INFINITY ? '' : dayOf(ms);

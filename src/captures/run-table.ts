@@ -178,7 +178,8 @@ export class RunTable {
   }
 
   /**
-   * Lists a captured run by its trace, and by its session if it has no parent: a reported run with such an id joins it.
+   * Lists a captured run under its trace, and under its session if the run has no parent. A reported run with one of
+   * these ids is joined to the captured run.
    */
   #list(run: ListedRun): void {
     const { trace_id, session_id, parent_run_id } = run.tally.summary;
