@@ -232,8 +232,8 @@ export function raiseParserHeadLimit(): void {
 }
 
 /**
- * Turns off onnxruntime's telemetry. From version 1.29 on, it sends usage data to its makers unless this variable is set
- * before it loads. Call it on the main thread, because a worker's `process.env` is a copy.
+ * Turns off onnxruntime's telemetry. From version 1.29 on, onnxruntime sends usage data to its makers unless this
+ * variable is set before onnxruntime is loaded. Call it on the main thread, because a worker's `process.env` is a copy.
  */
 export function silenceModelRuntime(): void {
   process.env.ORT_DISABLE_TELEMETRY = '1';

@@ -49,7 +49,7 @@ export async function beginByteStream<Begun>(owner: string, begin: () => Promise
 }
 
 /**
- * Makes a stream that sends pieces of bytes. It counts as one of the owner's streams while it is open.
+ * Makes a stream that sends pieces of bytes. While the stream is open, it counts as one of the owner's streams.
  * @param pieces an empty piece sends nothing, but stops the iteration if the reader has disconnected
  */
 export function streamBytes(owner: string, pieces: AsyncGenerator<Uint8Array>): EventStream {

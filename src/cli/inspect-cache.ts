@@ -1,6 +1,6 @@
 /**
- * `understudy inspect --cache`: how the turns of one run, or of all, used the provider's prompt cache, and why they read less
- * than they could have. Main thread of the command line.
+ * `understudy inspect --cache`: how the turns of one run or of all runs used the provider's prompt cache, and why turns
+ * read less from it than they could have. Main thread of the command line.
  */
 
 import { CacheDoctor } from '../captures/cache-doctor.ts';

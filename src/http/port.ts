@@ -32,9 +32,9 @@ interface HeldPort {
 }
 
 /**
- * Like `findPort`. If the port is 0, it is held with sharing switched on, if the system supports that (Linux): later
- * listeners share it, and the system assigns it to no other socket. Release it once one of them listens; otherwise it
- * would receive a part of the connections.
+ * Like `findPort`. If `port` is 0 and the system lets sockets share a port (Linux), a socket also holds the port that
+ * was found: later listeners share the port, and the system assigns it to no other socket. Call `release` once a
+ * listener listens; otherwise the holding socket would receive a part of the connections.
  */
 export async function holdPort(host: string, port: number): Promise<HeldPort> {
   const found = async () => ({ port: await findPort(host, port), release: () => {} });

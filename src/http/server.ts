@@ -1,8 +1,7 @@
 /**
- * An HTTP/1.1 listener: makes an HttpStream of every request and passes it on when the request has
- * passed the checks. Server threads. It uses uWebSockets.js if that has a binary for this machine
- * (`native-listener.ts`), otherwise node:http (`plain-listener.ts`), which is slower. A thread uses
- * one of them for all its listeners.
+ * An HTTP/1.1 listener: makes an HttpStream of every request and passes it on when the request has passed the checks.
+ * Server threads. It uses uWebSockets.js if that has a binary for this machine (`native-listener.ts`), otherwise
+ * node:http (`plain-listener.ts`), which is slower. A thread uses one implementation for all its listeners.
  */
 
 import type { HttpServer, ServerOptions } from './http-server.ts';

@@ -226,7 +226,10 @@ interface KnownCall {
   name: string;
 }
 
-/** Calls with one id: those that wait for their result, oldest first, and the last one that has a result. */
+/**
+ * The calls that have the same id: the calls that wait for their result, oldest first, and the last call that has a
+ * result.
+ */
 interface SameId {
   waiting: KnownCall[];
   answered: KnownCall | null;
@@ -281,8 +284,8 @@ class OpenCalls {
 }
 
 /**
- * Pairs tool calls with their results through a conversation and its answer, in place: results get the name of their
- * tool, calls without an id get one by position, and results without one get the id of their call. A message that holds
+ * Pairs tool calls with their results through a conversation and its answer, in place. Results get the name of their
+ * tool. Calls without an id get an id by position. Results without an id get the id of their call. A message that holds
  * only results, apart from cache points, becomes one of role `tool`.
  */
 export function pairCalls(messages: TurnMessage[], answer: TurnBlock[]): void {

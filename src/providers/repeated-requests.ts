@@ -157,9 +157,8 @@ function resume(
 }
 
 /**
- * Reads the members after the list.
- * @returns null if one of them has the same name as the list or as a member before it, or a name that JavaScript moves
- *   to the front
+ * Reads the members after the list. @returns null if a member has the same name as the list or as an earlier member, or
+ * a name that JavaScript moves to the front
  * @throws SyntaxError, RangeError
  */
 function readRest({ before, name }: ReadRequest, rest: string): JsonObject | null {

@@ -4,9 +4,9 @@ import type { TokenUsage } from '../domain/exchange.ts';
 import { asCount } from './json-reading.ts';
 
 /**
- * Chooses between the count that a stream sends and the one that it sent before; null if neither is a count. Later
- * counts are cumulative and replace earlier ones. A zero after another count comes from a server that fills the field
- * without knowing it.
+ * Chooses between the count that a stream sends now and the count that it sent before; null if neither is a count.
+ * Later counts are cumulative and replace earlier ones. A zero after another count comes from a server that fills the
+ * field without knowing it.
  */
 export function laterCount(told: unknown, before: number | null): number | null {
   const count = asCount(told);

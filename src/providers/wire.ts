@@ -66,7 +66,7 @@ interface WireUsage {
 }
 
 /**
- * How a wire's requests are cached. A field is a path of names with dots; the first one that a request has is read.
+ * How a wire's requests are cached. A field is a path of names with dots. The first field that a request has is read.
  */
 export interface PromptLayout {
   /**

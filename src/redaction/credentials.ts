@@ -49,7 +49,9 @@ function decodeValue(raw: string): string {
 const SCHEME_CHARACTERS = 64;
 const SCHEME = /^[A-Za-z][\w-]*$/;
 
-/** Splits `Bearer token` into its scheme, in lower case, and its token; null if the value lacks one of them. */
+/**
+ * Splits `Bearer token` into its scheme, in lower case, and its token; null if the value lacks the scheme or the token.
+ */
 function readScheme(value: string): { scheme: string; token: string } | null {
   const head = value.slice(0, SCHEME_CHARACTERS + 1);
   const space = head.search(/\s/);

@@ -27,11 +27,10 @@ export function sourceOf({ remote, model_dir }: EmbeddingChoice): EmbedderSource
 }
 
 /**
- * Lists the ways to open an embedder whose vectors a search can use until the new embedder's vectors exist.
- * @param choice the current configuration
- * @param record the embedder of the stored vectors; null if unknown
- * @returns functions that open an embedder, best first; each rejects if its embedder cannot be opened, and the one for
- *   the record also if the embedder has changed
+ * Lists the ways to open an embedder whose vectors a search can use until the new embedder's vectors exist. @param
+ * choice the current configuration @param record the embedder of the stored vectors; null if unknown @returns functions
+ * that open an embedder, best first; each rejects if its embedder cannot be opened. The function that opens the
+ * embedder of `record` also rejects if that embedder has changed
  */
 export function listFormerEmbedders(
   choice: EmbeddingChoice,

@@ -42,8 +42,8 @@ const COMPARED_FACTOR = 4;
 const FILTERED_MIN = 128;
 const FILTERED_FACTOR = 8;
 /**
- * A second walk follows if the similarity of the last candidate is less than the first number below that of the last
- * result; a third walk, if it is less than the second number below it.
+ * Another walk follows if the last candidate is nearly as similar as the last result: a second walk if their
+ * similarities differ by less than the first number, a third walk if they differ by less than the second number.
  */
 const MARGINS = [0.03, 0.015] as const;
 /** Maximum number of dimensions of the graph. */

@@ -1,7 +1,7 @@
 /**
- * The shared part of an index, on the thread that changes it: hnsw-index.ts and exact-index.ts report all their
- * changes here, and keep their vectors in its memory. index-catalog.ts names it. Any thread; each instance belongs to
- * one thread.
+ * The shared part of an index, on the thread that changes the index. hnsw-index.ts and exact-index.ts report all their
+ * changes here, and keep their vectors in the memory of this part. index-catalog.ts gives this part its name. Any
+ * thread; each instance belongs to one thread.
  */
 import { type Graph, type GraphEngine, NO_SHARED_ID, type SharedHandle } from '../../native/graph-engine.ts';
 

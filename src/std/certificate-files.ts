@@ -58,7 +58,7 @@ export function checkCertificate(files: CertificateFiles): CertificateFacts {
   };
 }
 
-/** Makes a text that changes whenever one of the files is written or replaced; '' while one of them cannot be found. */
+/** Makes a text that changes whenever a file is written or replaced; '' while a file cannot be found. */
 export function markFiles(files: CertificateFiles): string {
   try {
     return [files.cert, files.key]

@@ -458,7 +458,7 @@ class CaptureLibrary {
   }
 }
 
-/** Yields the exchanges after the given one: none if that one is unknown, all without a given one. */
+/** Yields the exchanges after `after`: none if that exchange is unknown, all if `after` is null. */
 function* passOver(told: Iterable<ToldExchange>, after: number | null): Generator<ToldExchange> {
   let isBehind = after === null;
   for (const exchange of told) {

@@ -56,7 +56,7 @@ export class ExplainingStudents {
       const { version: serving } = await readStudentManifest(directory);
       if (this.#kept?.manifest.version === serving) return this.#kept;
     }
-    // Only one is in memory at a time: the earlier one is released first.
+    // Only one student is in memory at a time: the earlier student is released first.
     this.#kept = null;
     this.#kept = openExplaining(
       kept ?? (await readStudentDirectory(directory)),

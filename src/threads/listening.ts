@@ -27,9 +27,9 @@ interface ListenerLog {
 const told = new Map<string, { text: string; by: object }>();
 
 /**
- * Returns the certificate files of a listener as an option; {}: no certificate. Renewals and failed renewals
- * are logged. Several listeners may use the same files, so only one listener of the main thread logs a change
- * of the files or an error in them. Any other failure is logged by the thread on which it happens.
+ * Returns the certificate files of a listener as an option; {}: no certificate. Renewals and failed renewals are
+ * logged. Several listeners may use the same files, so a single listener of the main thread logs changes of the files
+ * and errors in them. Any other failure is logged by the thread on which it happens.
  */
 export function tlsOf(tls: CertificateFiles | null, log: ListenerLog): Pick<ServerOptions, 'tls'> {
   if (tls === null) return {};

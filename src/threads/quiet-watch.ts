@@ -29,7 +29,10 @@ interface QuietWatchOptions {
    * The thread then does nothing else for up to some hundred milliseconds, so threads that serve do neither.
    */
   collects: boolean;
-  /** Whether pages of the C library are returned. They belong to the process, so one of its threads does this. */
+  /**
+   * Whether pages of the C library are returned. The pages belong to the process, so one thread of the process does
+   * this.
+   */
   trims: boolean;
 }
 

@@ -102,7 +102,7 @@ export class ConnectionPool implements ConnectionOwner {
   onGone(connection: UpstreamConnection): void {
     this.#all.delete(connection);
     this.#unopened.delete(connection);
-    // Usually the connection is the one that was used last.
+    // Usually this connection was used last.
     const place = this.#idle.lastIndexOf(connection);
     if (place >= 0) this.#idle.splice(place, 1);
     if (this.#all.size === 0 && this.#sweepTimer !== null) {
