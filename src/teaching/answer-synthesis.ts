@@ -29,6 +29,7 @@ import {
   sameValue,
   standsIn,
 } from '../student/model/extraction.ts';
+import { isAbsolutePath } from '../student/model/file-paths.ts';
 import {
   canonicalText,
   isNumber,
@@ -569,11 +570,11 @@ const SEGMENTS = 6;
  * right: each time it takes the longest piece for which rules find the beginning of the remaining text in every
  * example.
  * @returns null when no rule finds a piece, or the rest is not the same in all examples; also when a value is empty or
- * contains white space, or the first value has more than 400 characters
+ * contains white space without being a path, or the first value has more than 400 characters
  */
 function solveConcatenation(solver: Solver, values: readonly string[]): TemplateNode | null {
   const first = values[0]!;
-  if (first.length > 400 || values.some((value) => value === '' || /\s/.test(value))) return null;
+  if (first.length > 400 || values.some((value) => value === '' || isProse(value))) return null;
   const parts: TemplateNode[] = [];
   const at = values.map(() => 0);
   const { context } = solver.examples[0]!;
@@ -621,6 +622,11 @@ function solveConcatenation(solver: Solver, values: readonly string[]): Template
   const hasDigit = parts.some((part) => part.is === 'constant' && /\d/.test(String(part.value)));
   if (hasDigit && !parts.some(readsDay) && movesWithDay(first, solver.contexts)) return null;
   return { is: 'text', parts };
+}
+
+/** Whether a value has white space, and is no path, in which the name of a folder may have white space. */
+function isProse(value: string): boolean {
+  return /\s/.test(value) && !isAbsolutePath(value);
 }
 
 /** Whether a part is a day that is computed from the current one. */

@@ -1,7 +1,7 @@
 /**
  * Proposes rules that do more than copy a value: they choose the element or the line that the task names, read a day or
- * a time from words, move it, or count. Such rules are tried when no plain rule explains all golden steps. Pure;
- * teaching.
+ * a time from words, move it, count, or join a folder and a path. Such rules are tried when no plain rule explains all
+ * golden steps. Pure; teaching.
  */
 
 import { DAY_READINGS, minutesOf } from '../student/model/day-words.ts';
@@ -10,7 +10,9 @@ import {
   applyRule,
   type ExtractionRule,
   type PathPart,
+  proposeRules,
   proposeSpans,
+  rankRule,
   type Span,
   type StepContext,
   sameValue,
@@ -19,6 +21,7 @@ import {
   type Writing,
   writeValue,
 } from '../student/model/extraction.ts';
+import { isAbsolutePath, listFolders, pathWithin } from '../student/model/file-paths.ts';
 import {
   amountOf,
   isNumber,
@@ -47,6 +50,14 @@ const COUNTED = 8;
 /** Maximum number of totals over results that one value suggests. */
 const TOTALS = 12;
 const TOTAL_WRITINGS: readonly Writing[] = ['same', 'text', 'fixed2', 'grouped', 'grouped2'];
+/**
+ * Maximum numbers for a value that is a path: folders that contain it and stand in the context, rules that find each of
+ * these folders, rules that find the rest of the path, and absolute paths that end with the value.
+ */
+const FOLDERS = 2;
+const FOLDER_PLACES = 4;
+const PATH_PLACES = 8;
+const LONGER_PATHS = 3;
 const RESULT = 'result:';
 /** A text that may be a count of calls: 1 to 999. */
 const COUNT = /^[1-9]\d{0,2}$/;
@@ -61,6 +72,7 @@ export function proposeDerivedRules(value: unknown, context: StepContext): Extra
     ...proposeRead(value, context).slice(0, READ),
     ...proposeLined(value, context).slice(0, LINED),
     ...proposeReckoned(value, context).slice(0, RECKONED),
+    ...proposePaths(value, context),
   ];
 }
 
@@ -261,4 +273,52 @@ function proposeReckoned(value: Primitive, context: StepContext): ExtractionRule
         if (++bases <= BASES) add(found, { from, path, span, writing: 'same' });
   }
   return rules;
+}
+
+/** Proposes rules that join a folder and a relative path, or make an absolute path relative to a folder. */
+function proposePaths(value: Primitive, context: StepContext): ExtractionRule[] {
+  if (typeof value !== 'string') return [];
+  const rules: ExtractionRule[] = [];
+  const place = (text: string, most: number): ExtractionRule[] =>
+    proposeRules(text, context, [])
+      .filter(({ writing }) => writing === 'same')
+      .sort((a, b) => rankRule(a) - rankRule(b))
+      .slice(0, most);
+  const add = (as: 'joined' | 'relative', folder: string, paths: readonly string[]): boolean => {
+    const folders = place(folder, FOLDER_PLACES);
+    if (folders.length === 0) return false;
+    for (const { span: of, ...rule } of paths.flatMap((path) => place(path, PATH_PLACES)))
+      for (const { from, path, span } of folders)
+        rules.push({ ...rule, span: { by: 'path', nth: 0, as, folder: { from, path, span }, of } });
+    return true;
+  };
+  const isAbsolute = isAbsolutePath(value);
+  for (const path of isAbsolute ? [value] : listLongerPaths(value, context)) {
+    let known = 0;
+    for (const folder of listFolders(path)) {
+      const within = pathWithin(folder, path)!;
+      // The path may be written with a dot for the folder.
+      const paths = isAbsolute ? [within, `./${within}`, value] : [path];
+      if ((isAbsolute || within === value) && add(isAbsolute ? 'joined' : 'relative', folder, paths))
+        if (++known >= FOLDERS) break;
+    }
+  }
+  return rules;
+}
+
+/** Lists absolute paths of the context that end with a relative path. */
+function listLongerPaths(value: string, context: StepContext): string[] {
+  const found = new Set<string>();
+  const visit = (at: unknown): void => {
+    const text = textAt(at);
+    if (text === undefined) {
+      if (at !== null && typeof at === 'object') for (const item of Object.values(at)) visit(item);
+    } else if (text.includes(value)) {
+      if (isAbsolutePath(text)) found.add(text);
+      for (const { start, end, kind } of context.tokens(text))
+        if (kind === 'path') found.add(text.slice(start, end));
+    }
+  };
+  for (const { name, value: source } of context.step.sources) if (name !== 'progress') visit(source);
+  return [...found].filter((path) => isAbsolutePath(path) && path.endsWith(value)).slice(0, LONGER_PATHS);
 }

@@ -13,6 +13,7 @@ import {
   type StepContext,
   sameValue,
 } from '../student/model/extraction.ts';
+import { isAbsolutePath } from '../student/model/file-paths.ts';
 import { canonicalText } from '../student/model/json-values.ts';
 import { STUDENT_CORE } from '../student/model/limits.ts';
 import { proposeDerivedRules } from './derived-rules.ts';
@@ -33,7 +34,7 @@ export const DERIVED = { runs: 5, values: 3 } as const;
  * examples, or in less than the share `right` of the sample.
  */
 const SAMPLE = { examples: 24, right: 0.25, first: 7 } as const;
-/** A longer value is prose, which no derived rule gives. */
+/** A longer value that is no path is prose, which no derived rule gives. */
 const DERIVED_CHARACTERS = 80;
 
 type FoundRules = { rules: ProvenRule[] } | { rules: null; best: boolean[] | null };
@@ -81,7 +82,7 @@ class RuleSearch {
   /** Whether the examples have enough different short values for a derived rule. */
   mayVary(): boolean {
     const areShort = this.#examples.every(
-      ({ value }) => typeof value !== 'string' || value.length <= DERIVED_CHARACTERS,
+      ({ value }) => typeof value !== 'string' || value.length <= DERIVED_CHARACTERS || isAbsolutePath(value),
     );
     return (
       areShort && new Set(this.#examples.map(({ value }) => canonicalText(value))).size >= DERIVED.values

@@ -16,6 +16,7 @@ import {
   readDays,
 } from './day-words.ts';
 import { chooseElement, type ElementChoice } from './element-choice.ts';
+import { joinPath, pathWithin } from './file-paths.ts';
 import {
   amountOf,
   CUT_KEY,
@@ -74,7 +75,15 @@ export type Span =
   | { by: 'day'; nth: number; reading: DayReading }
   | { by: 'time'; nth: number }
   /** A span of the n-th line after the line that another source names; negative: before it. */
-  | { by: 'line'; in: string; nth: number; of: Span };
+  | { by: 'line'; in: string; nth: number; of: Span }
+  /**
+   * The path that another span finds, or the whole text: joined with a folder that the context names elsewhere, or
+   * relative to this folder (file-paths.ts).
+   */
+  | { by: 'path'; nth: 0; as: 'joined' | 'relative'; folder: FolderPlace; of: Span | null };
+
+/** Where the context names a folder. */
+type FolderPlace = Omit<ExtractionRule, 'writing'>;
 
 export const WRITINGS = [
   'same',
@@ -380,6 +389,12 @@ function findSpan(text: string, span: Span, context: StepContext): string | unde
     const line = context.namedLine(text, span.in, span.nth);
     return line === undefined ? undefined : findSpan(line, span.of, context);
   }
+  if (span.by === 'path') {
+    const path = span.of === null ? text : findSpan(text, span.of, context);
+    const folder = findByRule({ ...span.folder, writing: 'same' }, span.folder.path, context);
+    if (path === undefined || typeof folder !== 'string') return undefined;
+    return span.as === 'joined' ? joinPath(folder, path) : pathWithin(folder, path);
+  }
   const tokens = context.tokens(text);
   if ('nth' in span) {
     let left = span.nth >= 0 ? span.nth : -1 - span.nth;
@@ -594,6 +609,8 @@ function rankPick(part: Exclude<PathPart, string | number>): number {
 
 function rankSpan(span: Span): number {
   if (span.by === 'line') return 0.5 + rankSpan(span.of);
+  if (span.by === 'path')
+    return 0.5 + rankRule({ ...span.folder, writing: 'same' }) + (span.of === null ? 0 : rankSpan(span.of));
   if (span.by === 'part') return 0.5 + 0.2 * span.cuts.length + (span.of === null ? 0 : rankSpan(span.of));
   return span.by === 'between' ? 1.4 : span.by === 'after' ? 1.2 : 0.8;
 }

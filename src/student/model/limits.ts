@@ -9,12 +9,14 @@ export const GOLDEN_RUNS_MIN = 12;
 export const STUDENT_CORE = {
   /**
    * Lengths in a step: of its task, words, calls and results together; of the task; of each text of the user's later
-   * words; of the prompt's changing lines; of a result; of a call's input; and of one text within JSON.
+   * words; of the prompt's changing lines; of its lines with a folder; of a result; of a call's input; and of one text
+   * within JSON.
    */
   step: 14_000,
   task: 3_000,
   said: 1_500,
   system_changing: 800,
+  system_folders: 1_200,
   result: 5_000,
   call: 1_500,
   string: 1_200,

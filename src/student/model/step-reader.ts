@@ -35,6 +35,11 @@ export interface StepSource {
   value: unknown;
 }
 
+/**
+ * The absolute path of a folder, or of a file in one. Tools for files need the folder, so other changing lines must not
+ * take its place.
+ */
+const FOLDER = /(?<![\w:/.<~-])(?:~?\/[^\s/"'`<>]+\/|[A-Za-z]:\\)/;
 /** Prefix of the hash of prompt blocks that are not kept; no client sends this character. */
 const BEYOND = '\u0000';
 
@@ -87,11 +92,12 @@ export class StepReader {
 
   /**
    * Reads the system prompt.
-   * @returns the lines that probably change between requests, judged only by this request
+   * @returns the lines that probably change between requests, judged only by this request; lines with a folder come last
    */
   #readSystem(blocks: readonly TurnBlock[]): string {
     let changing = '';
     let places = '';
+    let folders = '';
     let rest = 0;
     let room: number = STUDENT_CORE.prompt_characters;
     let beyond = 0;
@@ -107,17 +113,18 @@ export class StepReader {
         if (numbers !== 0) this.#noteNumbers(hash, numbers);
         if (this.system.length < STUDENT_CORE.system_sentences) this.system.push(hash);
         else rest = mixNumber(Math.imul(rest, 31) + hash);
-        if (isChanging && changing.length < STUDENT_CORE.system_changing)
-          changing += `${text.slice(start, Math.min(end, start + 200))}\n`;
-        else if (isPlace && !isChanging && places.length < STUDENT_CORE.system_changing)
-          places += `${text.slice(start, Math.min(end, start + 200))}\n`;
+        if (!isChanging && !isPlace) continue;
+        const line = `${text.slice(start, Math.min(end, start + 200))}\n`;
+        if (isPlace && folders.length < STUDENT_CORE.system_folders && FOLDER.test(line)) folders += line;
+        else if (isChanging && changing.length < STUDENT_CORE.system_changing) changing += line;
+        else if (!isChanging && places.length < STUDENT_CORE.system_changing) places += line;
       }
     }
     // Blocks beyond the bound are compared as a whole.
     if (beyond !== 0) this.prompt.push([`${BEYOND}${beyond}`]);
     changing += places.slice(0, Math.max(0, STUDENT_CORE.system_changing - changing.length));
     if (rest !== 0) this.system.push(rest);
-    return changing;
+    return changing + folders;
   }
 
   /** Sentences that differ only in their numbers are distinguished by their order. */
