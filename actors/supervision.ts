@@ -31,7 +31,7 @@ export const CAPTURE_WRITER_POLICY: KindPolicy = {
 
 /**
  * One actor per limited key that has no slot in the shared rate table. A bucket stays in memory until it is full, and
- * is removed soon after that. If a thousand messages wait, a further one would be answered too late.
+ * is removed soon after that. If a thousand messages wait, a further message would be answered too late.
  */
 export const RATE_BUCKET_POLICY: KindPolicy = {
   ...DEFAULT_KIND_POLICY,

@@ -126,8 +126,8 @@ export class CaptureWriterClient {
   }
 
   /**
-   * Releases the unsure batches that were sent before an answered one. The writer reads batches in order, so it does not
-   * read these batches any more.
+   * Releases the unsure batches that were sent before an answered batch. The writer reads batches in order, so it does
+   * not read these batches any more.
    */
   #releaseBefore(number: number): void {
     if (this.#unsure.length === 0) return;

@@ -17,7 +17,7 @@ export const CAPTURE_CALM_MS = 5 * 60_000;
 
 /**
  * Files are set aside after FAULTS_IN_A_ROW crashes without a stored exchange in between, or after FAULTS crashes. Both
- * counts start again when files are set aside, and the second one also after a calm period.
+ * counts start again when files are set aside. The count towards FAULTS also starts again after a calm period.
  */
 const FAULTS_IN_A_ROW = 2;
 const FAULTS = 3;

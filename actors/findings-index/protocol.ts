@@ -11,8 +11,8 @@ import type { FindingPlace } from '../../src/domain/finding-rows.ts';
 import type { ActorAddress } from '../../src/runtime/protocol.ts';
 
 /**
- * Maximum number of findings of one code base. A further one replaces the least recently used one. The vectors of all
- * findings are in memory while the code base is in use.
+ * Maximum number of findings of one code base. A further finding replaces the least recently used one. The vectors of
+ * all findings are in memory while the code base is in use.
  */
 export const FINDINGS_PER_CODEBASE = 10_000;
 

@@ -66,7 +66,10 @@ export async function followPatterns(own: FollowParts, changed: readonly Changed
   }
 }
 
-/** Brings all patterns in memory up to date with the rows, except changed vectors of patterns that have one. */
+/**
+ * Brings all patterns in memory up to date with the rows, except changed vectors of patterns that already have a
+ * vector.
+ */
 export async function followAll(own: FollowParts): Promise<void> {
   const { parts, scopes } = own;
   const ids = new Map([...scopes.all()].map((home) => [home, idsOf(home, null)]));

@@ -31,7 +31,7 @@ export class GraphKeeper {
   #saving: Promise<void> | null = null;
   /** Scopes with vectors that are not in their graph yet. */
   readonly #untended = new Set<Scope>();
-  /** For each scope: number of vectors added since its graph was saved, and the time of the last one. */
+  /** For each scope: number of vectors added since its graph was saved, and the time of the last addition. */
   readonly #unsaved = new Map<Scope, { count: number; at_ms: number }>();
 
   /**

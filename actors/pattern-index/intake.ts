@@ -168,8 +168,9 @@ export class PatternIntake {
   }
 
   /**
-   * Returns the earlier outcome if the pattern's trace already gave a pattern for this situation that still exists.
-   * Otherwise merges the pattern into its duplicate, in the drafts, or creates it, in memory and in the drafts.
+   * Returns the earlier outcome if the pattern's trace has already given a pattern for this situation, and that pattern
+   * still exists. Otherwise merges the pattern into its duplicate, in the drafts, or creates it, in memory and in the
+   * drafts.
    */
   #decide(
     home: Scope,

@@ -34,7 +34,7 @@ export interface StoreParts {
   /** Where the embedder comes from. A later start with another embedder can then open it again; absent: it cannot. */
   embedder_source?: EmbedderRecord['source'];
   /**
-   * Embedders that may find patterns without a vector of the current one, best first. Each is opened when it is
+   * Embedders that may find patterns without a vector of the current embedder, best first. Each is opened when it is
    * needed, and the store closes it.
    * @param record the embedder of the stored vectors; null: unknown
    */

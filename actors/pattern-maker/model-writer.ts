@@ -32,7 +32,7 @@ const texts = z.object({
 
 /**
  * Number of steps before the first failure that are shown to the model, and the maximum number of all steps shown. If
- * there are more, the middle ones are left out.
+ * there are more, the middle steps are left out.
  */
 const STEPS_BEFORE = 2;
 const STEPS_SHOWN = 24;

@@ -109,7 +109,7 @@ export class RateTable {
 
   /**
    * Prepares a slot for a greater limit, so that its bucket keeps the number of tokens that it has, and gets further
-   * ones only with time. Otherwise it would have additional tokens at once. A smaller limit needs no preparation,
+   * tokens only with time. Otherwise it would have additional tokens at once. A smaller limit needs no preparation,
    * because the tokens decrease in proportion.
    */
   keepTokens(slot: number, before: RateLimit, after: RateLimit): void {
