@@ -125,7 +125,7 @@ interface KindCalibration {
   seen_runs: number;
   /** Number of runs that the kind needs before it is served, if the student is right in all further runs. */
   needed_runs: number;
-  /** Confidence of the test that the kind passed, or of the last one that it failed. */
+  /** Confidence of the test that the kind passed, or of the last test that it failed. */
   confidence: number;
   /** Upper bound on the share of `runs` with an error, at this confidence. */
   error_at_most: number;
@@ -150,8 +150,8 @@ export const CURVE_TARGETS = [0.01, 0.02, 0.05, 0.1, 0.2] as const;
 
 /**
  * Fits a student on some runs and tests it on the others, in turn for each part of the runs. The thresholds are then
- * used for a student that is fitted on all runs.
- * @returns the thresholds; `without` chooses them again from the same scores, with forms (`keyOfForm`) that have failed
+ * used for a student that is fitted on all runs. @returns the thresholds; `without` chooses thresholds again from the
+ * same scores, given the forms (`keyOfForm`) that have failed
  */
 export function calibrateStudent(
   steps: readonly LearnedStep[],

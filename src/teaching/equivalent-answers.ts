@@ -82,7 +82,7 @@ const PATH_RUNS = 4;
 const PATH_SHARE = 0.12;
 /**
  * PATH_LATER: minimum share of the steps of one path whose runs make the calls of the other path later. If there are
- * several other paths, it is the minimum for all together, and PATH_SEEN is the minimum for each.
+ * several other paths, PATH_LATER is the minimum for all of them together, and PATH_SEEN is the minimum for each.
  */
 const PATH_LATER = 0.8;
 const PATH_SEEN = 0.05;
@@ -124,7 +124,7 @@ interface SharedValue {
   held: number;
 }
 
-/** Whether two values are different ones at the same place, and no run has both. */
+/** Whether two different values are at the same place, and no run has both. */
 function replaces(other: SharedValue, value: SharedValue): boolean {
   if (other === value || other.place !== value.place) return false;
   return Array.from(other.runs).every((run) => !value.runs.has(run));
@@ -237,7 +237,9 @@ class Labelling {
     return filled !== null && comparablesAgree(readSpelled(filled, context), this.#answers[i]!);
   }
 
-  /** The class of each step: the class that has it as a member, or the first one whose answer agrees; otherwise −1. */
+  /**
+   * The class of each step: the class that has it as a member, or the first class whose answer agrees; otherwise −1.
+   */
   #assign(): Int16Array {
     const { classes, examples } = this.#stage;
     const ofStep = new Int16Array(examples.length).fill(-1);
@@ -982,8 +984,8 @@ function listDifferences(context: StepContext): string[] {
 }
 
 /**
- * Words, signs and differences of the steps, as columns: marks have no signs and no words of long texts. A column that
- * holds for fewer than three steps, or does not hold for fewer than three, is left out.
+ * Words, signs and differences of the steps, as columns: marks have no signs and no words of long texts. Left out are
+ * columns that hold for fewer than three steps, and columns that hold for all steps or for all but one or two.
  */
 function readTokenColumns(examples: readonly AnswerExample[]): MarkColumn[] {
   const columns = new Map<string, MarkColumn>();

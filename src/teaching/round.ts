@@ -218,8 +218,8 @@ function describeWaiting(version: number): string {
 }
 
 /**
- * Checks whether the same material already gave the serving version, or a kept one while an operator pins the serving
- * version, or a student that could not be published.
+ * Checks whether the same material already gave the serving version, or a kept version while an operator pins the
+ * serving version, or a student that could not be published.
  * @returns why no new student is made; null: the material is new
  */
 async function findSame(

@@ -1,7 +1,7 @@
 /**
- * Finds rules that together give the right value in every golden step, and of which none is ever wrong. Plain rules are
- * tried first: they copy a value. If they do not explain all steps, derived rules (derived-rules.ts) are tried, which
- * must hold in more runs, because there are more of them. Pure; teaching.
+ * Finds rules that together give the right value in every golden step, and of which none is ever wrong. Plain rules,
+ * which copy a value, are tried first. If plain rules do not explain all steps, derived rules (derived-rules.ts) are
+ * tried. Derived rules must hold in more runs, because more of them are tried. Pure; teaching.
  */
 
 import {

@@ -30,8 +30,8 @@ import { fitStudent, nameAgents } from './student-fit.ts';
 import { askAbout, type MeasuredStep } from './student-measures.ts';
 
 /**
- * After this many steps of held-out golden runs, of all agents together, no further run is asked about; and maximum
- * number of steps asked about at a time.
+ * Number of steps of held-out golden runs, of all agents together, after which no further run is asked about; and
+ * maximum number of steps that are asked about at the same time.
  */
 const SERVICE_STEPS_ASKED = 1_000;
 const SERVICE_ASKED_AT_ONCE = 4;

@@ -136,7 +136,7 @@ function listUnits({ steps, labels, situations }: SituatedSteps): Unit[] {
   });
 }
 
-/** Finds for each label that ended the beginning of the change that explains most units. */
+/** Finds, for each label that ended, the beginning of the change that explains most units. */
 function findBest(units: readonly Unit[], first: number, last: number, stride: number): Map<number, Ended> {
   const best = new Map<number, Ended>();
   const limit = CHANCE / (units.length * Math.max(1, new Set(units.map(({ label }) => label)).size));
@@ -186,7 +186,8 @@ function nameUsual(units: readonly Unit[]): Map<string, number> {
 }
 
 /**
- * Probability that at most `found` of the `marked` units are among `drawn` ones of `all` (hypergeometric distribution).
+ * Probability that of `marked` units among `all` units, at most `found` are among `drawn` randomly drawn units
+ * (hypergeometric distribution).
  */
 function chanceOfFew(found: number, marked: number, drawn: number, all: number): number {
   let sum = 0;

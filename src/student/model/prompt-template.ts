@@ -55,7 +55,7 @@ export interface PromptTemplate {
 interface PromptMisfit {
   /** Sentences that no golden prompt had at that position: index of the block, index of the sentence in it. */
   unknown: [block: number, sentence: number][];
-  /** Number of sentences that a prompt of the agent must have, and this one lacks. */
+  /** Number of sentences that every prompt of the agent must have, and that this prompt lacks. */
   missing: number;
 }
 

@@ -97,7 +97,7 @@ interface SeenValue {
 }
 
 /**
- * Learns which values are part of the agent's rule: the values at places where all golden runs have the same one. At
+ * Learns which values are part of the agent's rule: the values at places where all golden runs have the same value. At
  * least STUDENT_CORE.fixed_value_runs runs must have the place, or two runs if 98 % of the steps have it. At most
  * STUDENT_CORE.fixed_values values are learned.
  * @returns {@link VALUE_PARTS} numbers for each value

@@ -24,8 +24,8 @@ export function reckon(value: Primitive, { op, minutes }: Reckoning): string | u
 const SHIFT_MINUTES = 62 * 1_440;
 
 /**
- * Finds the reckoning that makes the wanted value of another one; undefined if no reckoning does, if the values are
- * equal, or if they are more than SHIFT_MINUTES apart.
+ * Finds the reckoning that computes the wanted value from another value; undefined if no reckoning does, if the values
+ * are equal, or if they are more than SHIFT_MINUTES apart.
  */
 export function proposeReckoning(from: string, wanted: string): Reckoning | undefined {
   const minutes = minutesBetween(from, wanted);

@@ -1,6 +1,6 @@
 /**
  * Commands of a shell: which of them only look, and which have the same effect. Knows the usual programs; in doubt, a
- * command changes something and equals no other one. Pure; teaching and the student's thread.
+ * command changes something and equals no other command. Pure; teaching and the student's thread.
  */
 
 import { basename } from 'node:path';

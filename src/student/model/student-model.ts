@@ -160,8 +160,8 @@ export interface StageMemory {
   /** Lookups in which golden answers differ from the answers of a label, by label; absent in older models. */
   other_looks?: OtherLooks[];
   /**
-   * Lookups that golden runs made before or beside those of a label, which they made later; by label. Absent in older
-   * models.
+   * Lookups in which golden answers of a label differ, because runs made the same lookups in another order; by label.
+   * Absent in older models.
    */
   later_looks?: OtherLooks[];
   /** The key of each dimension's mark, and its worth. The sum of `worth` is 1. */

@@ -134,8 +134,8 @@ class ReadyStage {
   }
 
   /**
-   * Whether two answers differ only in lookups for which golden runs showed that the run makes those of the label later.
-   * Only the rest of a run can show whether this is so in that run.
+   * Whether two answers differ only in lookups of the label's `later_looks`: golden runs made such lookups in another
+   * order. Whether a run does so can only be seen from the rest of the run.
    */
   mayDifferInOrder(label: number, given: readonly StudentBlock[], other: readonly StudentBlock[]): boolean {
     const names = this.#laterLooks.get(label) ?? [];

@@ -2,8 +2,8 @@
  * The Messages API as a wire: reads its requests, and writes a student's answer as the API would have sent it, as one
  * JSON body or as all events of a stream in one burst. Pure except for random ids; teaching and the student's thread.
  *
- * Names, order and content of the events follow Anthropic's API reference, "Streaming messages"; `ping` comes
- * where the API sends its first one.
+ * Names, order and content of the events follow Anthropic's API reference, "Streaming messages"; `ping` comes where the
+ * API sends its first `ping`.
  */
 
 import { asArray } from '../../providers/json-reading.ts';

@@ -3,8 +3,8 @@
  * body or as all events of a stream in one burst. Pure except for ids and the clock; teaching and the student's thread.
  * Source: OpenAI's API reference, "Responses" and "Streaming events".
  *
- * The API keeps an answer unless `store` is false. Such a request goes to the upstream, because later ones may refer to
- * the answer.
+ * The API keeps an answer unless `store` is false. A request without `store: false` goes to the upstream, because later
+ * requests may refer to the answer.
  */
 
 import type { NormalRequest, TurnMessage } from '../../domain/turn.ts';
@@ -93,7 +93,10 @@ function findBreaches(body: JsonObject): string[] {
   return breaches.list();
 }
 
-/** Checks items, and that each call has its result somewhere after it, and each result has its call before it. */
+/**
+ * Checks the items: each call must have its result somewhere after the call, and each result its call somewhere before
+ * the result.
+ */
 function checkInput(value: unknown, breaches: Breaches): void {
   if (typeof value === 'string') return breaches.expect('input', value !== '');
   breaches.expect('input', Array.isArray(value) && value.length > 0);

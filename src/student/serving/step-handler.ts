@@ -597,8 +597,7 @@ const RESULT_IDS: Readonly<Record<RelegationWire, Buffer>> = {
 /**
  * Finds the id of the call that the last tool result in a raw body answers. A match is always a field, because quotes
  * inside a text are escaped. The field may still belong to a tool's input; the step then goes to the upstream, which
- * does no harm.
- * @returns null if the body has no such field, or if the last one has no valid id
+ * does no harm. @returns null if the body has no such field, or if the last such field has no valid id
  */
 export function findLastResultId(body: Buffer, key: Buffer = RESULT_IDS.messages): string | null {
   // Search forwards first, which is fast when there is no match; then backwards, because the last match is near the
@@ -634,8 +633,8 @@ function readUpstreamAnswer(
 }
 
 /**
- * Whether the student's answer and the upstream's agree.
- * @param content the upstream's answer, read from its bytes by another reader than the one used in teaching
+ * Whether the student's answer and the upstream's agree. @param content the upstream's answer, read from its bytes by
+ * answer-bytes.ts, not by the reader of the rounds
  */
 function agreeWith(
   studentAnswer: StudentAnswer,
