@@ -77,7 +77,7 @@ export class CaptureFiles implements ExchangeSource {
         const reader = live;
         range = reader.range();
       }
-      // A concurrent rotation moves exchanges from the live file into one that is not in the list: list again.
+      // A concurrent rotation moves exchanges from the live file into a file that is not in the list: list again.
       const sealed = listSealed(db);
       if (sealed.length !== before.length) {
         await live?.close();

@@ -1126,7 +1126,7 @@ function readFirstWords(source: ExchangeSource, id: number): string {
   return readTask(turn).replace(/\s+/g, ' ').slice(0, CAPTURE_TASK_CHARACTERS).toWellFormed();
 }
 
-/** Whether few exchanges lie between a run's first and last one, so that its records can be read at once. */
+/** Whether few exchanges lie between a run's first and last exchange, so that the run's records can be read at once. */
 function isShort({ tally: { first_id, last_id } }: ListedRun): boolean {
   return last_id - first_id < SHORT_RUN_EXCHANGES;
 }

@@ -110,8 +110,8 @@ interface RunTable extends RunListEnd {
 /** Counts of what a list of runs leaves out. */
 export interface RunListEnd {
   /**
-   * Number of earlier runs beyond the limit; with a filter by verdict, of earlier runs that were not examined, because
-   * enough later runs matched. The runs that a command does not keep are added to this number.
+   * Number of earlier runs that are not listed: the runs beyond the limit or, with a filter by verdict, the runs that
+   * were not examined because enough later runs matched. Runs that a command does not keep are included.
    */
   left_out_runs: number;
   /** The sum of all exchanges without a run; null without such exchanges. */
@@ -553,8 +553,8 @@ class ConversationFinder {
   }
 
   /**
-   * The turn whose request, with or without its answer, begins this request, which has at least one item more. Of
-   * several turns, the one with the longest such beginning.
+   * The turn whose request, with or without its answer, is the beginning of this longer request. Of several turns, the
+   * turn with the longest such beginning.
    */
   #findShorter(turn: ReadTurn): KnownTurn | null {
     const { prefixes } = turn.conversation;
