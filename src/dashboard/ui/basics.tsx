@@ -154,8 +154,8 @@ export function CopyButton({
 }
 
 /**
- * An identifier. An id that the service made is shown by its prefix and its end, and another long one by its beginning.
- * With `isWhole`, all is shown. The tooltip shows the whole id, and a click copies it.
+ * An identifier. An id that the service made is shown by its prefix and its end. Any other long id is shown by its
+ * beginning. With `isWhole`, all is shown. The tooltip shows the whole id, and a click copies it.
  */
 export function Id({ id, isWhole = false }: { id: string; isWhole?: boolean }) {
   const [said, say] = useState('');

@@ -41,8 +41,8 @@ function keepDigits(_key: string, value: unknown, context?: { source?: string })
 }
 
 /**
- * Indents a JSON object or list. Any other text, a text longer than MOST_CHARACTERS, and one whose numbers would lose
- * digits are returned unchanged.
+ * Indents a JSON object or list. Any other text, a text longer than MOST_CHARACTERS, and a text whose numbers would
+ * lose digits are returned unchanged.
  */
 function indentJson(text: string): string {
   if (!/^\s*[[{]/.test(text) || text.length > MOST_CHARACTERS) return text;
