@@ -303,7 +303,8 @@ function reportFailure(thrown: unknown, name: string, argv: readonly string[], i
 }
 
 /**
- * Advises on a bad path: to name another one if a flag names the path, or to correct DATA_DIR if the path is in it.
+ * Advises on a bad path: to name another path if a flag names the bad one, or to correct DATA_DIR if the path is in
+ * that folder.
  * @returns the advice; '' for any other path
  */
 function adviseOn(path: string | undefined, argv: readonly string[]): string {

@@ -10,9 +10,8 @@ import { spawn } from 'node:child_process';
 const END_WATCH_MS = { look: 250, patience: 3_000 } as const;
 
 /**
- * Watches its parent process, and kills it if it still runs after the given time. If the parent
- * ends earlier, this process gets another parent and exits. So it never kills a process that reuses
- * the process id.
+ * Watches its parent process, and kills the parent if it still runs after the given time. If the parent ends earlier,
+ * this process gets another parent and exits. So it never kills a process that reuses the process id.
  */
 const WATCHER = `
 const [pid, ms] = process.argv.slice(1).map(Number);

@@ -1,7 +1,7 @@
 /**
- * The note of an `understudy move` that has begun to put files in place. If it is interrupted, the next `understudy
- * move` learns from the note what was done. The note is a file in DATA_DIR, which is removed when the move has ended.
- * Main thread.
+ * The note of an `understudy move` that has begun to put files in place. If the move is interrupted, the next
+ * `understudy move` learns from the note what was done. The note is a file in DATA_DIR, which is removed when the move
+ * has ended. Main thread.
  */
 import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';

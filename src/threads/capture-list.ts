@@ -1,8 +1,8 @@
 /**
- * The capture reader's list of captured runs, and figures of the newest exchanges. Both are updated as
- * exchanges are captured, and saved beside the captures (`storage/capture/run-index.ts`), so that the next
- * reader process continues where this one ended. While many exchanges are still to be read, the list contains
- * only the newest runs, and answers say so. Capture reader.
+ * The capture reader's list of captured runs, and figures of the newest exchanges. Both are updated as exchanges are
+ * captured, and saved beside the captures (`storage/capture/run-index.ts`), so that the next reader process continues
+ * where this process ended. While many exchanges are still to be read, the list contains only the newest runs, and
+ * answers say so. Capture reader.
  */
 
 import { CacheLedger } from '../captures/cache-ledger.ts';
@@ -159,8 +159,8 @@ export class CaptureList {
   }
 
   /**
-   * Id of the last exchange in the full list, and id of the last captured one; null while answers come from the full
-   * list.
+   * Id of the last exchange in the full list, and id of the last captured exchange; null while answers come from the
+   * full list.
    */
   get being_read(): { exchanges: number; of: number } | null {
     return this.#newest === null ? null : { exchanges: this.#runs.last_id, of: this.#lastId };

@@ -17,8 +17,8 @@ import { claimWriter, type WriterClaim, WriterClaimedError } from '../storage/wr
 import { explainCapture } from './capture-start.ts';
 
 /**
- * Maximum size of a database with deleted content that is compacted at the start, and maximum content of one that is
- * mostly unused. Compacting it takes a few seconds.
+ * Maximum size of a database with deleted content, and maximum content of a mostly unused database, that is compacted
+ * at the start. Compacting such a database takes a few seconds.
  */
 const COMPACTED_AT_START_BYTES = 256 << 20;
 

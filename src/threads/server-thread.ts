@@ -1,7 +1,7 @@
 /**
- * One server thread: the listeners of the API and the gateway, with all their parts. Part of the
- * composition root. The main thread is one server thread. With SERVER_THREADS above 1 there are
- * additional ones (server-thread-entry.ts), which listen on the same ports. Server threads.
+ * One server thread: the listeners of the API and the gateway, with all their parts. Part of the composition root. The
+ * main thread is one server thread. With SERVER_THREADS above 1 there are additional server threads
+ * (server-thread-entry.ts), which listen on the same ports. Server threads.
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { MetricsData } from '../api/metrics.ts';

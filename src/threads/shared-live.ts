@@ -89,8 +89,7 @@ export class SharedLiveSource implements LiveSource {
   async replay(orgId: string, request: ReplayRequest): Promise<ReplayReply> {
     const question: LiveQuestion = { replay: request, org_id: orgId };
     try {
-      // With this question the store thread also begins to send the stream to this thread, if it
-      // did not before.
+      // This question also makes the store thread send the stream to this thread, if it did not do so before.
       if (!this.#listeners.has(orgId)) throw new Error('its last reader has left');
       return (await this.#store.askLive(question)) as ReplayReply;
     } catch (thrown) {

@@ -226,8 +226,8 @@ export class StudentThread implements RelegationState {
   }
 
   /**
-   * Loads the current student of the directory, which then takes over from the serving one. Without a manifest, it
-   * withdraws the serving student. While too many threads run, it tries again later.
+   * Loads the current student of the directory. This student then takes over from the serving student. Without a
+   * manifest, withdraws the serving student. While too many threads run, tries again later.
    */
   async #open(): Promise<void> {
     if (this.#isOpening || this.#isClosed) return;
@@ -346,8 +346,8 @@ export class StudentThread implements RelegationState {
   }
 
   /**
-   * Passes the runs to the next student. The next student does not learn of answers that the old one gives later, so
-   * the upstream serves the rest of those runs.
+   * Passes the runs to the next student. The next student does not learn of answers that the old student gives later,
+   * so the upstream serves the rest of those runs.
    * @param of null: everything is passed; `upstream`: only the runs that the upstream serves, and
    * no answers
    */
