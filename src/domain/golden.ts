@@ -407,7 +407,8 @@ export class GoldenTally {
       }
       return;
     }
-    if (this.#listOf('broken').count > 0) {
+    // A side call does not continue the previous one, so no turn is missing between them.
+    if (this.#listOf('broken').count > 0 && this.#listOf('sideCall').count === 0) {
       say(
         'unlinked',
         `${this.#listOf('broken').name()}: not the continuation of the previous turn, so a turn may be missing`,

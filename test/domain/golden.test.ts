@@ -165,6 +165,13 @@ describe('a run is not golden because of', () => {
     expect(words(messages)[0]).toMatch(/^unlinked: no x-svc-seq, and it was not checked/);
   });
 
+  it('side calls, which do not continue each other', () => {
+    const calls = unlabelled([turn(1, END), turn(2, END)]);
+    const side = calls.map((call) => ({ ...call, run_kind: 'summary' as const }));
+    expect(judge(side, ['breaks', 'breaks']).reasons.map(({ code }) => code)).toEqual(['side_call']);
+    expect(judge(calls, ['breaks', 'breaks']).reasons.map(({ code }) => code)).toEqual(['unlinked']);
+  });
+
   it('a failed call that only another conversation of the run repaired', () => {
     const failed = { status: 529, stop_reason: null };
     const asked = (prefixes: string[], at = -1): AskedTurn => ({
