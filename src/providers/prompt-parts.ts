@@ -62,14 +62,15 @@ export function readPrompt(stored: StoredExchange): Prompt | null {
 function splitPrompt(shape: ApiShape, body: JsonObject): Prompt {
   const layout = WIRES[shape].prompt;
   const parts: PromptPart[] = [];
-  for (const [i, tool] of asArray(readField(body, layout.tools)).entries()) parts.push(readTool(tool, i));
+  const tools = asArray(readField(body, layout.tools));
+  for (const [i, tool] of tools.entries()) parts.push(readTool(tool, i));
   parts.push(...readSystem(readField(body, layout.system)));
   for (const name of layout.settings) {
     const value = readPath(body, name);
     if (value !== undefined)
       parts.push(newPart('setting', `the setting ${name}`, JSON.stringify(value), name));
   }
-  parts.push(...readMessages(readField(body, layout.messages), layout.blocks));
+  parts.push(...readMessages(readField(body, layout.messages), layout, tools.length));
   const last = parts.at(-1);
   // A cache point of the whole request applies after its last part.
   if (last !== undefined && body.cache_control !== undefined) markCachePoint(last, body.cache_control);
@@ -110,10 +111,16 @@ function readSystem(system: unknown): PromptPart[] {
   );
 }
 
-function readMessages(messages: unknown, blocks: PromptLayout['blocks']): PromptPart[] {
+/** @param tools the number of tools before the messages */
+function readMessages(messages: unknown, { blocks, toolsIn }: PromptLayout, tools: number): PromptPart[] {
   if (typeof messages === 'string') return [newPart('message', 'message 1', messages)];
   const parts: PromptPart[] = [];
   for (const [i, message] of asArray(messages).entries()) {
+    const declared = toolsIn?.(message) ?? null;
+    if (declared !== null) {
+      for (const tool of declared) parts.push(readTool(tool, tools++));
+      continue;
+    }
     const name = `message ${i + 1}`;
     const { [blocks]: content, ...rest } = asObject(message);
     // Beside the content, the model reads names, roles and calls.

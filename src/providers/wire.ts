@@ -78,6 +78,8 @@ export interface PromptLayout {
   messages: readonly string[];
   /** The field of a message that holds its parts. */
   blocks: 'content' | 'parts';
+  /** Lists the tools that a message declares instead of saying something; null: it declares none. Absent: none does. */
+  toolsIn?: (message: unknown) => readonly unknown[] | null;
   /** Settings that invalidate the cached messages when they change. */
   settings: readonly string[];
   /** A field by which the request continues a prompt that the provider keeps; null: the wire has none. */

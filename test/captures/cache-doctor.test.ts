@@ -271,6 +271,41 @@ describe('the first turn of a run', () => {
   });
 });
 
+it('the doctor counts tools that an item of the input declares as tools', () => {
+  const source = new MadeSource();
+  const namespace = (...tools: object[]) => ({ type: 'namespace', name: 'functions', tools });
+  const add = (id: string, tools: object[], input: object[], cached: number) =>
+    source.add({
+      run_id: 'run-1',
+      shape: 'responses',
+      path: '/v1/responses',
+      request: {
+        model: 'gpt-x',
+        input: [{ type: 'additional_tools', id: `at_${id}`, role: 'developer', tools }, ...input],
+      },
+      response: {
+        object: 'response',
+        status: 'completed',
+        model: 'gpt-x',
+        output: [],
+        usage: {
+          input_tokens: 9_000,
+          output_tokens: 10,
+          input_tokens_details: { cached_tokens: cached },
+        },
+      },
+    });
+  const said = { type: 'message', role: 'assistant', content: [{ type: 'output_text', text: 'I read it.' }] };
+  const long = { role: 'developer', content: SYSTEM };
+  add('a', [namespace(tool('exec')), tool('wait')], [long, OPENING], 0);
+  // The same tools under another id are the same prompt.
+  add('b', [namespace(tool('exec')), tool('wait')], [long, OPENING, said, OPENING], 8_960);
+  add('c', [namespace(tool('exec')), tool('sleep')], [long, OPENING, said, OPENING, said, OPENING], 0);
+  const looks = [...new CacheDoctor(source, {}).examineRun('run-1')];
+  expect(looks.map(({ verdict }) => verdict)).toEqual(['first', 'hit', 'miss']);
+  expect(looks[2]).toMatchObject({ cause: 'tools_changed', difference: { place: 'tool 2 (sleep)' } });
+});
+
 it('the doctor also examines prompts that providers cache automatically, and sums the losses', () => {
   const source = new MadeSource();
   const system = (time: string) => ({

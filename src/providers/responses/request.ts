@@ -39,7 +39,7 @@ export function readNormalResponses(value: unknown, reading: NormalReading): Nor
   const messages: TurnMessage[] = [];
   if (typeof body.input === 'string') messages.push({ role: 'user', content: textOrEmpty(body.input) });
   for (const item of reading.take(body.input)) {
-    if (isToolList(item)) continue;
+    if (listToolsIn(item) !== null) continue;
     const message = readItem(asObject(item), reading);
     if (message.role === 'system' && messages.length === 0) system.push(...message.content);
     else messages.push(message);
@@ -63,13 +63,13 @@ export function readNormalResponses(value: unknown, reading: NormalReading): Nor
 
 /** Lists the tools that a request declares, in the field `tools` and in items of its input, as they are written. */
 export function listDeclaredTools(body: JsonObject): unknown[] {
-  const items = asArray(body.input).filter(isToolList);
-  return [body.tools, ...items.map((item) => asObject(item).tools)].flatMap(asArray);
+  return [asArray(body.tools), ...asArray(body.input).map((item) => listToolsIn(item) ?? [])].flat();
 }
 
-/** Whether an input item only declares tools. */
-function isToolList(item: unknown): boolean {
-  return asObject(item).type === 'additional_tools';
+/** Lists the tools that an input item declares; null for an item that is no list of tools. */
+export function listToolsIn(item: unknown): unknown[] | null {
+  const { type, tools } = asObject(item);
+  return type === 'additional_tools' ? asArray(tools) : null;
 }
 
 function textOrEmpty(text: string): TurnBlock[] {

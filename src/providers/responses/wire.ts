@@ -4,7 +4,7 @@ import { asObject, asText } from '../json-reading.ts';
 import { findSideCall } from '../side-call.ts';
 import { endsVersioned, type Wire } from '../wire.ts';
 import { ResponsesAnswerReader } from './answer.ts';
-import { readNormalResponses } from './request.ts';
+import { listToolsIn, readNormalResponses } from './request.ts';
 
 export const responses: Wire<'responses'> = {
   shape: 'responses',
@@ -45,6 +45,7 @@ export const responses: Wire<'responses'> = {
     system: ['instructions'],
     messages: ['input'],
     blocks: 'content',
+    toolsIn: listToolsIn,
     settings: ['text.format'],
     kept_by: 'previous_response_id',
   },
