@@ -7,9 +7,10 @@
  * can still be read by id.
  *
  * A row needs only records, except for two values from bodies: the run's first words and, if the records show no fault,
- * whether the run is golden. Both values are kept with the row. The verdict is made again when the run has continued. A
- * page reads bodies for about CAPTURE_LIST_READING_MS. Values that the page had no time to read are null. While no
- * request waits, these values are read first, and then the values of all other runs, newest first.
+ * whether the run is golden. Both values are kept with the row. The verdict is made again when the run has continued,
+ * which reads all its bodies again. So a list waits until a long run pauses ({@link hasPaused}). A page reads bodies for
+ * about CAPTURE_LIST_READING_MS. Values that the page had no time to read are null. While no request waits, these values
+ * are read first, and then the values of all other runs, newest first.
  */
 import type { CapturedActivity, CapturedRunRow, ChildRunName, WindowSums } from '../domain/captured-run.ts';
 import type { GoldenReason } from '../domain/golden.ts';
@@ -74,6 +75,11 @@ const CAPTURE_LISTED_RUNS = 100_000;
 const SHORT_RUN_EXCHANGES = 4_096;
 /** Maximum number of exchanges of a run that is judged by its bodies. */
 const CAPTURE_JUDGED_EXCHANGES = 2_000;
+/**
+ * A run with more exchanges than `exchanges` is judged for a list only after a pause of `ms_per_exchange` for each of
+ * its exchanges, at most `max_ms`. Otherwise every list would read all bodies of each run that grows.
+ */
+const PAUSE_BEFORE_VERDICT = { exchanges: 16, ms_per_exchange: 20, max_ms: 60_000 } as const;
 /**
  * Maximum number of runs that were shown with unknown values and are read next. Also the maximum number of parents that
  * are not in the list yet, and whose child runs are remembered. Beyond this number, the oldest are forgotten.
@@ -154,6 +160,17 @@ export interface ValuesQuestion {
  * @param found number of rows of the page so far; an empty page gets more time
  */
 export type HasTime = (found?: number) => boolean;
+
+/** How the unknown values of a run are read. */
+interface ReadingChoices {
+  /**
+   * A run that has not paused by then is not judged; milliseconds since the epoch. Absent: the run is judged in any
+   * case.
+   */
+  now_ms?: number;
+  /** Whether a run whose bodies are in a bucket and cannot be read now is queued, too. */
+  may_wait?: boolean;
+}
 
 /** Rows that an earlier reader stored. */
 interface KeptRuns {
@@ -539,11 +556,11 @@ export class CapturedRuns {
    * Counts the golden runs among the newest runs. A run whose bodies must be read first counts as not judged, and is
    * read next.
    */
-  countGolden(source: ExchangeSource): CapturedActivity['golden'] {
+  countGolden(source: ExchangeSource, nowMs: number): CapturedActivity['golden'] {
     const counts = { golden: 0, not_golden: 0, not_judged: 0 };
     while (this.#order.length < CAPTURE_ACTIVITY.runs && this.loadSome());
     for (const run of this.#order.slice(-CAPTURE_ACTIVITY.runs)) {
-      if (!this.#isJudged(run, this.#quickMark)) this.#read(source, run, () => false);
+      if (!this.#isJudged(run, this.#quickMark)) this.#read(source, run, () => false, { now_ms: nowMs });
       const golden = this.#isGolden(this.#entryOf(run));
       if (golden === null) counts.not_judged += 1;
       else counts[golden ? 'golden' : 'not_golden'] += 1;
@@ -572,7 +589,7 @@ export class CapturedRuns {
         const { run } = candidate;
         if (candidate.verdict === null) {
           if (!isFirstRead && !hasTime(found.length)) return { runs: found, next: after, ...counts };
-          this.#read(source, run.listed!, () => true);
+          this.#read(source, run.listed!, () => true, is_read ? {} : { now_ms });
           for (const text of search.texts) if (text.test(idOf(run)) === null) text.read(idOf(run));
           isFirstRead = false;
         }
@@ -583,7 +600,8 @@ export class CapturedRuns {
           if (verdict !== true) continue;
           counts.matched += 1;
         }
-        if (run.listed !== null) this.#read(source, run.listed, is_read ? () => true : hasTime);
+        if (run.listed !== null)
+          this.#read(source, run.listed, is_read ? () => true : hasTime, is_read ? {} : { now_ms });
         found.push(this.#show(run, now_ms));
         if (is_read && !hasTime(found.length)) return { runs: found, next: after, ...counts };
       }
@@ -652,8 +670,8 @@ export class CapturedRuns {
     const of = of_query === null ? null : this.#startSearch(of_query, now_ms);
     const sums: WindowSums = { runs: 0, of_runs: 0, cost_usd: 0, unread: 0, is_whole: true };
     const count = (run: RunEntry): void => {
-      const isOf = of === null ? true : this.#decide(source, run, of, hasTime);
-      const isCounted = isOf === false ? false : this.#decide(source, run, search, hasTime);
+      const isOf = of === null ? true : this.#decide(source, run, of, hasTime, { now_ms });
+      const isCounted = isOf === false ? false : this.#decide(source, run, search, hasTime, { now_ms });
       if (isOf === null || isCounted === null) sums.unread += 1;
       if (isOf === true && (of !== null || isCounted === true)) sums.of_runs += 1;
       if (isOf !== true || isCounted !== true) return;
@@ -693,10 +711,16 @@ export class CapturedRuns {
   }
 
   /** Whether a run matches. If necessary, its bodies are read while there is time. */
-  #decide(source: ExchangeSource, run: RunEntry, { test, texts }: RunSearch, hasTime: HasTime): Verdict {
+  #decide(
+    source: ExchangeSource,
+    run: RunEntry,
+    { test, texts }: RunSearch,
+    hasTime: HasTime,
+    choices: ReadingChoices = {},
+  ): Verdict {
     const verdict = test(run);
     if (verdict !== null || run.listed === null || !hasTime()) return verdict;
-    this.#read(source, run.listed, () => true);
+    this.#read(source, run.listed, () => true, choices);
     for (const text of texts) if (text.test(idOf(run)) === null) text.read(idOf(run));
     return test(run);
   }
@@ -855,14 +879,15 @@ export class CapturedRuns {
   }
 
   /**
-   * Reads one of the runs that were shown with unknown values.
+   * Reads one of the runs that were shown with unknown values. A run that continues is not judged.
+   * @param nowMs milliseconds since the epoch
    * @returns false if there is no such run
    */
-  readWanted(source: ExchangeSource): boolean {
+  readWanted(source: ExchangeSource, nowMs: number): boolean {
     const [run] = this.#wanted;
     if (run === undefined) return false;
     this.#wanted.delete(run);
-    this.#read(source, run, () => true, false);
+    this.#read(source, run, () => true, { now_ms: nowMs, may_wait: false });
     return true;
   }
 
@@ -967,27 +992,31 @@ export class CapturedRuns {
   /**
    * Reads a run's unknown values while there is time; otherwise the run is queued. Values whose bodies are in a bucket
    * and cannot be read now stay unknown.
-   * @param mayWait whether a run with such bodies is queued, too
    */
-  #read(source: ExchangeSource, run: ListedRun, hasTime: HasTime, mayWait = this.#fetchesLater): void {
+  #read(
+    source: ExchangeSource,
+    run: ListedRun,
+    hasTime: HasTime,
+    { now_ms = Number.POSITIVE_INFINITY, may_wait = this.#fetchesLater }: ReadingChoices = {},
+  ): void {
     try {
-      this.#readValues(source, run, hasTime);
+      this.#readValues(source, run, hasTime, hasPaused(run, now_ms));
     } catch (thrown) {
       if (!(thrown instanceof CaptureFileError && thrown.code === 'remote')) throw thrown;
       this.#wanted.delete(run);
-      if (mayWait) this.#want(run);
+      if (may_wait) this.#want(run);
     }
   }
 
-  #readValues(source: ExchangeSource, run: ListedRun, hasTime: HasTime): void {
+  #readValues(source: ExchangeSource, run: ListedRun, hasTime: HasTime, mayJudge: boolean): void {
     if (!run.is_in_order && (isShort(run) || hasTime())) this.#putInOrder(source, run);
     if (run.task === null || !this.#isJudged(run)) this.#takeStored(run);
     if (run.task === null && (run.first_turn_id === 0 || hasTime())) {
       run.task = run.first_turn_id === 0 ? '' : readFirstWords(source, run.first_turn_id);
       this.#note(run);
     }
-    if (!this.#isJudged(run)) this.#judge(source, run, hasTime);
-    if (run.task !== null && this.#isJudged(run) && run.is_in_order) return;
+    if (!this.#isJudged(run)) this.#judge(source, run, () => mayJudge && hasTime());
+    if (run.task !== null && run.is_in_order && (this.#isJudged(run) || !mayJudge)) return;
     this.#want(run);
   }
 
@@ -1124,6 +1153,13 @@ function readFirstWords(source: ExchangeSource, id: number): string {
   const turn = copy === undefined ? null : normalizeTurn(copy);
   if (turn === null) return '';
   return readTask(turn).replace(/\s+/g, ' ').slice(0, CAPTURE_TASK_CHARACTERS).toWellFormed();
+}
+
+/** Whether a run is short, or has paused for so long that a list judges it (PAUSE_BEFORE_VERDICT). */
+function hasPaused({ tally: { summary, last_ms } }: ListedRun, nowMs: number): boolean {
+  const { exchanges, ms_per_exchange, max_ms } = PAUSE_BEFORE_VERDICT;
+  if (summary.exchanges <= exchanges) return true;
+  return nowMs - last_ms >= Math.min(max_ms, summary.exchanges * ms_per_exchange);
 }
 
 /** Whether few exchanges lie between a run's first and last exchange, so that the run's records can be read at once. */

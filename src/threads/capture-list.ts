@@ -41,11 +41,11 @@ const CAPTURE_CATCH_UP_MS = 60;
 /** How the list of runs is read and saved. */
 const CAPTURE_LIST = {
   /** Maximum number of exchanges that are added in one step. The time is checked between two steps. */
-  exchanges_added: 4_096,
+  exchanges_added: 512,
   /** While many exchanges are still to be read, this many of the newest are listed first. */
   newest_exchanges: 8_192,
   /** The list is saved after this many new exchanges or changed runs. */
-  exchanges_unsaved: 32_768,
+  exchanges_unsaved: 4_096,
   runs_unsaved: 500,
   /**
    * Background work reads first words, verdicts and figures for this long, and then pauses for `pause_ms`.
@@ -233,7 +233,7 @@ export class CaptureList {
       this.#recent.follow(this.#files, this.#range, from_ms, () => performance.now() < until);
       return {
         ...this.#recent.sum(from_ms, to_ms),
-        golden: this.#current.runs.countGolden(this.#files),
+        golden: this.#current.runs.countGolden(this.#files, systemClock.wallMs()),
       };
     });
   }
@@ -297,12 +297,13 @@ export class CaptureList {
         return 0;
       }
       this.#newest = null;
-      if (this.#runs.readWanted(this.#files) || this.#runs.loadSome() || this.#readReported()) return 0;
+      const now_ms = systemClock.wallMs();
+      if (this.#runs.readWanted(this.#files, now_ms) || this.#runs.loadSome() || this.#readReported()) return 0;
       const until = performance.now() + CAPTURE_LIST.reading_ms;
       if (this.#runs.prepare(() => performance.now() < until)) return 0;
       let isMore = this.#options.reads_ahead;
       while (isMore && performance.now() < until)
-        isMore = this.#runs.readUnread(this.#files, systemClock.wallMs() - CAPTURE_LIST.settled_ms);
+        isMore = this.#runs.readUnread(this.#files, now_ms - CAPTURE_LIST.settled_ms);
       if (!isMore && this.#options.reads_ahead)
         isMore = !this.#cache.follow(this.#files, this.#range, '', () => performance.now() < until);
       if (!isMore && this.#options.reads_ahead)

@@ -252,7 +252,7 @@ describe('the list of runs', () => {
     expect(rows.map(({ task }) => task)).toEqual([null, null, null, null]);
     // Runs that the records alone rule out need no bodies. A run with a failed call or without x-svc-seq needs them.
     expect(rows.map(({ golden }) => golden)).toEqual([false, false, null, null]);
-    while (runs.readWanted(source));
+    while (runs.readWanted(source, NOW_MS));
     const known = readAll(runs, source, { limit: 10, hasTime: NEVER }).rows;
     expect(known).toEqual(readAll(follow(source), source, { limit: 10 }).rows);
   });
@@ -334,7 +334,7 @@ describe('the list of runs', () => {
     const page = (hasTime: HasTime) => readAll(runs, source, { limit: 1, q: 'run:=long', hasTime }).rows;
     expect(page(NEVER)).toMatchObject([{ run_id: 'long', turns: 2, golden: null }]);
     expect(searched).toEqual([]);
-    while (runs.readWanted(source));
+    while (runs.readWanted(source, NOW_MS));
     expect(searched).toContain('long');
     searched.length = 0;
     expect(page(NEVER)).toMatchObject([{ run_id: 'long', turns: 2, golden: true }]);
@@ -352,6 +352,33 @@ describe('the list of runs', () => {
       golden: false,
       reasons: [{ code: 'unlinked' }],
     });
+  });
+
+  it('judges a long run for a list only after a pause, and at once if it is asked for', () => {
+    const source = new MadeSource();
+    const messages: unknown[] = [];
+    for (let at = 1; at <= 20; at++) {
+      messages.push({ role: 'user', content: `Question ${at}` });
+      const response = say(`Answer ${at}`, 'end_turn');
+      source.add({ run_id: 'chat', seq: at, request: { model: 'claude-x', messages: [...messages] }, response });
+      messages.push({ role: 'assistant', content: response.content });
+    }
+    const last = source.records.at(-1)!;
+    const ended_ms = Date.parse(last.started_at) + last.duration_ms;
+    const runs = follow(source);
+    const askAt = (now_ms: number, q = '') => {
+      const page = runs.page(source, { limit: 5, after: null, query: parseRunQuery(q), now_ms }, ALWAYS);
+      while (runs.readWanted(source, now_ms));
+      return page;
+    };
+    expect(askAt(ended_ms + 399).runs).toMatchObject([{ run_id: 'chat', task: 'Question 1', golden: null }]);
+    // Its first turn was read for its first words.
+    expect(source.bodiesRead).toBe(2);
+    expect(askAt(ended_ms + 399, 'is:golden')).toMatchObject({ runs: [], unread: 1 });
+    expect(runs.countGolden(source, ended_ms + 399)).toMatchObject({ golden: 0, not_judged: 1 });
+    expect(source.bodiesRead).toBe(2);
+    expect(askAt(ended_ms + 400, 'is:golden')).toMatchObject({ runs: [{ golden: true }], unread: 0 });
+    expect(follow(source).row(source, 'chat', ALWAYS, ended_ms)).toMatchObject({ golden: true });
   });
 
   it('keeps the newest runs and counts the dropped ones', () => {

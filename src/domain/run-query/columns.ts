@@ -8,7 +8,6 @@
  * column stores each list of names once. A field with more than LISTS_OF_NAMES different lists has a copy of each run's
  * names instead.
  */
-import { ChangedIds } from '../../std/changed-ids.ts';
 import { MONITOR_NAMES, type MonitorName } from '../monitors/names.ts';
 import { RUN_STATUSES, type RunStatus } from '../run-status-name.ts';
 import { type ChoiceField, type NameField, type NumberField, QUERY_FIELDS } from './fields.ts';
@@ -42,7 +41,7 @@ export interface ColumnSource<Run> {
 abstract class Column<Run> {
   /** The slots below this number are read, apart from changes that follow `at`. */
   filled = 0;
-  /** Position in the list of changes: earlier changes are read. */
+  /** Number of the last change that is read. */
   at = 0;
   abstract grow(size: number): void;
   abstract read(slot: number, run: Run): void;
@@ -60,8 +59,9 @@ export class RunColumns<Run> {
   readonly #choices = new Map<string, ChoiceColumn<Run>>();
   readonly #status: StatusColumn<Run>;
   readonly #texts: TextColumn<Run>;
-  /** Slots whose runs changed. */
-  readonly #changes = new ChangedIds<number>();
+  /** Number of changes so far, and for each slot the number of its last change. */
+  #changes = 0;
+  #changedAt = new Float64Array(0);
   #size = 0;
 
   /** @param runAt the run in a slot; null for an empty slot */
@@ -96,7 +96,8 @@ export class RunColumns<Run> {
 
   /** Notes that the run in a slot is new or has changed. */
   touch(slot: number): void {
-    this.#changes.add(slot);
+    this.#changedAt = grown(this.#changedAt, slot + 1);
+    this.#changedAt[slot] = ++this.#changes;
   }
 
   /**
@@ -113,7 +114,7 @@ export class RunColumns<Run> {
    */
   prepare(hasTime: () => boolean): boolean {
     for (const column of this.#columns())
-      while (column.filled < this.#size || column.at !== this.#changes.end) {
+      while (column.filled < this.#size || column.at !== this.#changes) {
         if (!hasTime()) return true;
         this.#update(column, SLOTS_AT_ONCE);
         if (column instanceof NameColumn && column.isTooLong) break;
@@ -243,10 +244,12 @@ export class RunColumns<Run> {
    * @param limit maximum number of runs that are read for the first time
    */
   #update<Made extends Column<Run>>(column: Made, limit: number = Number.POSITIVE_INFINITY): Made {
-    const changed = column.filled === 0 ? [] : this.#changes.since(column.at);
-    if (changed === null) column.filled = 0;
-    for (const slot of new Set(changed)) if (slot < column.filled) this.#read(column, slot);
-    column.at = this.#changes.end;
+    if (column.at !== this.#changes) {
+      const changed = Math.min(column.filled, this.#changedAt.length);
+      for (let slot = 0; slot < changed; slot++)
+        if (this.#changedAt[slot]! > column.at) this.#read(column, slot);
+    }
+    column.at = this.#changes;
     column.grow(this.#size);
     const end = Math.min(this.#size, column.filled + limit);
     for (; column.filled < end; column.filled++) this.#read(column, column.filled);
