@@ -553,14 +553,17 @@ export class CapturedRuns {
   }
 
   /**
-   * Counts the golden runs among the newest runs. A run whose bodies must be read first counts as not judged, and is
-   * read next.
+   * Counts the golden runs among the newest runs. A run whose bodies must be read first counts as not judged. The newest
+   * of these, at most CAPTURE_WANTED_RUNS, are read next.
+   * @param nowMs milliseconds since the epoch
    */
   countGolden(source: ExchangeSource, nowMs: number): CapturedActivity['golden'] {
     const counts = { golden: 0, not_golden: 0, not_judged: 0 };
     while (this.#order.length < CAPTURE_ACTIVITY.runs && this.loadSome());
-    for (const run of this.#order.slice(-CAPTURE_ACTIVITY.runs)) {
-      if (!this.#isJudged(run, this.#quickMark)) this.#read(source, run, () => false, { now_ms: nowMs });
+    let left = CAPTURE_WANTED_RUNS;
+    for (const run of this.#order.slice(-CAPTURE_ACTIVITY.runs).reverse()) {
+      if (!this.#isJudged(run, this.#quickMark) && left-- > 0)
+        this.#read(source, run, () => false, { now_ms: nowMs });
       const golden = this.#isGolden(this.#entryOf(run));
       if (golden === null) counts.not_judged += 1;
       else counts[golden ? 'golden' : 'not_golden'] += 1;

@@ -33,11 +33,17 @@ import { RunIndex, removeRunIndex } from '../storage/capture/run-index.ts';
 import { RunWordsError, StoredRunWords } from '../storage/run-words.ts';
 import type { CaptureReaderStart } from './capture-reader-protocol.ts';
 
-/**
- * How long a request waits while new exchanges are read. After that, the answer covers only the exchanges
- * that were read, and says so.
- */
-const CAPTURE_CATCH_UP_MS = 60;
+/** How far a request reads new exchanges. Its answer covers only the exchanges that were read, and says so. */
+interface CatchUp {
+  /** The request waits for so long. */
+  ms: number;
+  /**
+   * If at most this many exchanges are left then, they are read, too. Otherwise the newest exchanges would be read
+   * separately, which takes as long.
+   */
+  exchanges: number;
+}
+const CAPTURE_CATCH_UP: CatchUp = { ms: 60, exchanges: 8_192 };
 /** How the list of runs is read and saved. */
 const CAPTURE_LIST = {
   /** Maximum number of exchanges that are added in one step. The time is checked between two steps. */
@@ -87,7 +93,7 @@ export class CaptureList {
   readonly #files: FollowedCaptures;
   readonly #options: PricedStart;
   readonly #pricesName: string;
-  readonly #catchUpMs: number;
+  readonly #catchUp: CatchUp;
   #index: RunIndex | null = null;
   /** false after a failed write: the index is then only read. */
   #isWritten = true;
@@ -119,17 +125,17 @@ export class CaptureList {
 
   /**
    * @param texts searches the texts of runs; null: queries search only the list
-   * @param catchUpMs how long a question waits for new exchanges to be read
+   * @param catchUp tests set it
    */
   constructor(
     files: FollowedCaptures,
     options: PricedStart,
     texts: RunTexts | null = null,
-    catchUpMs: number = CAPTURE_CATCH_UP_MS,
+    catchUp: CatchUp = CAPTURE_CATCH_UP,
   ) {
     this.#files = files;
     this.#texts = texts;
-    this.#catchUpMs = catchUpMs;
+    this.#catchUp = catchUp;
     this.#options = options;
     this.#words = new StoredRunWords([options.databases], (accounts, org_id) =>
       speaksOfCaptures(accounts, options.owner, org_id),
@@ -198,8 +204,9 @@ export class CaptureList {
     const reportedUntil = performance.now() + CAPTURE_LIST.reported_ms;
     this.#isReportedMore = this.#words.followReported(() => performance.now() < reportedUntil);
     // Once answers come from only the newest exchanges, the older ones are read between questions.
-    const until = performance.now() + (this.#newest === null ? this.#catchUpMs : 0);
-    while (this.#runs.last_id < this.#lastId && performance.now() < until) this.#guard(() => this.#addSome());
+    const until = performance.now() + (this.#newest === null ? this.#catchUp.ms : 0);
+    while (this.#runs.last_id < this.#lastId && (performance.now() < until || this.#isNearEnd))
+      this.#guard(() => this.#addSome());
     this.#followNewest();
   }
 
@@ -229,7 +236,7 @@ export class CaptureList {
 
   activity(from_ms: number, to_ms: number): CapturedActivity {
     return this.#guard(() => {
-      const until = performance.now() + this.#catchUpMs;
+      const until = performance.now() + this.#catchUp.ms;
       this.#recent.follow(this.#files, this.#range, from_ms, () => performance.now() < until);
       return {
         ...this.#recent.sum(from_ms, to_ms),
@@ -298,7 +305,8 @@ export class CaptureList {
       }
       this.#newest = null;
       const now_ms = systemClock.wallMs();
-      if (this.#runs.readWanted(this.#files, now_ms) || this.#runs.loadSome() || this.#readReported()) return 0;
+      if (this.#runs.readWanted(this.#files, now_ms) || this.#runs.loadSome() || this.#readReported())
+        return 0;
       const until = performance.now() + CAPTURE_LIST.reading_ms;
       if (this.#runs.prepare(() => performance.now() < until)) return 0;
       let isMore = this.#options.reads_ahead;
@@ -455,6 +463,10 @@ export class CaptureList {
     }
     // All readable exchanges were added. If the last ones are damaged, reading continues after them.
     this.#runs.last_id = this.#lastId;
+  }
+
+  get #isNearEnd(): boolean {
+    return this.#newest === null && this.#lastId - this.#runs.last_id <= this.#catchUp.exchanges;
   }
 
   /** While the list is behind, finds the newest runs in the newest exchanges. */

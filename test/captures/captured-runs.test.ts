@@ -360,7 +360,12 @@ describe('the list of runs', () => {
     for (let at = 1; at <= 20; at++) {
       messages.push({ role: 'user', content: `Question ${at}` });
       const response = say(`Answer ${at}`, 'end_turn');
-      source.add({ run_id: 'chat', seq: at, request: { model: 'claude-x', messages: [...messages] }, response });
+      source.add({
+        run_id: 'chat',
+        seq: at,
+        request: { model: 'claude-x', messages: [...messages] },
+        response,
+      });
       messages.push({ role: 'assistant', content: response.content });
     }
     const last = source.records.at(-1)!;

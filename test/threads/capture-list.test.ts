@@ -130,7 +130,7 @@ class Captures {
 
   open(
     options: { version?: string; prices?: typeof PRICES; is_suspect?: boolean; reads_ahead?: boolean } = {},
-    catchUpMs?: number,
+    catchUp?: { ms: number; exchanges: number },
   ) {
     const { db, key: data_key } = this;
     const files = new FollowedFiles(db, { data_key });
@@ -148,7 +148,7 @@ class Captures {
       reads_ahead: true,
       ...options,
     };
-    const list = new CaptureList(files, start, null, catchUpMs);
+    const list = new CaptureList(files, start, null, catchUp);
     this.#lists.push(list);
     this.#files.push(files);
     list.look();
@@ -487,7 +487,7 @@ describe('the list while it is being read', () => {
   it('shows the newest runs and the progress, and ends with all', async () => {
     const captures = new Captures();
     await captures.append(turn('a'), turn('b'), turn('a'));
-    const list = captures.open({}, 0);
+    const list = captures.open({}, { ms: 0, exchanges: 0 });
     expect(idsOf(show(list))).toEqual(['b', 'a']);
     expect(list.being_read).toEqual({ exchanges: 0, of: 3 });
     expect(list.listOf('a').rangeOf('a')).toEqual({ first_id: 1, last_id: 3 });

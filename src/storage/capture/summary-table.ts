@@ -12,6 +12,8 @@ import type { ExchangeSummary } from './record.ts';
 
 /** Number of summaries that share one row. */
 const FACTS_PER_BLOCK = 64;
+/** Maximum number of decoded blocks in memory, about 100 KB each. */
+const CACHED_BLOCKS = 16;
 /** Key of the row of moves; no exchange has this id. */
 const MOVES_KEY = 0;
 const OPENING_BRACE = 0x7b;
@@ -56,8 +58,8 @@ export class SummaryTable {
   readonly #env: CaptureEnv;
   readonly #firstId: number;
   #indexed: number;
-  /** The block that was read last. The next read is usually of the same block. */
-  #block: { key: number; summaries: IndexedSummary[] } | null = null;
+  /** Blocks by their key, the most recently read last. Runs that overlap in time are read from the same few blocks. */
+  readonly #blocks = new Map<number, IndexedSummary[]>();
 
   /** @param firstId first id of the file */
   constructor(env: CaptureEnv, firstId: number) {
@@ -74,13 +76,14 @@ export class SummaryTable {
   /** Reads again which exchange is the last indexed one. */
   refresh(): void {
     const indexed = this.#readIndexed();
-    if (indexed !== this.#indexed) this.#block = null;
+    // Later writes may also have corrected earlier summaries.
+    if (indexed !== this.#indexed) this.#blocks.clear();
     this.#indexed = indexed;
   }
 
-  /** Drops the cached block, because rows were changed. */
+  /** Drops the cached blocks, because rows were changed. */
   forget(): void {
-    this.#block = null;
+    this.#blocks.clear();
   }
 
   #readIndexed(): number {
@@ -96,7 +99,12 @@ export class SummaryTable {
 
   /** Reads the indexed summaries of one block, in order. The array is shared: copy it before changing it. */
   readBlock(key: number): readonly IndexedSummary[] {
-    if (this.#block?.key === key) return this.#block.summaries;
+    const known = this.#blocks.get(key);
+    if (known !== undefined) {
+      this.#blocks.delete(key);
+      this.#blocks.set(key, known);
+      return known;
+    }
     const value = this.#env.facts.get(key);
     const summaries = value === undefined ? [] : decodeRow(value);
     const end = Math.min(blockEnd(key), this.#indexed);
@@ -105,7 +113,8 @@ export class SummaryTable {
       if (row === undefined) break;
       summaries.push(...decodeRow(row));
     }
-    this.#block = { key, summaries };
+    if (this.#blocks.size >= CACHED_BLOCKS) this.#blocks.delete(this.#blocks.keys().next().value!);
+    this.#blocks.set(key, summaries);
     return summaries;
   }
 
@@ -126,7 +135,7 @@ export class SummaryTable {
   }
 
   #mayName(key: number, name: Buffer, runId: string): boolean {
-    if (this.#block?.key === key || blockEnd(key) > this.#indexed)
+    if (this.#blocks.has(key) || blockEnd(key) > this.#indexed)
       return this.readBlock(key).some((summary) => summary?.run_id === runId);
     const value = this.#env.facts.get(key);
     return value === undefined || unpackRow(value).includes(name);
