@@ -85,6 +85,8 @@ const PAUSE_BEFORE_VERDICT = { exchanges: 16, ms_per_exchange: 20, max_ms: 60_00
  * are not in the list yet, and whose child runs are remembered. Beyond this number, the oldest are forgotten.
  */
 const CAPTURE_WANTED_RUNS = 1_000;
+/** Maximum number of runs that a count of golden runs has read next. */
+const COUNTED_AND_READ = 128;
 /** Maximum characters of a run's first words in a list. */
 const CAPTURE_TASK_CHARACTERS = 200;
 
@@ -554,13 +556,13 @@ export class CapturedRuns {
 
   /**
    * Counts the golden runs among the newest runs. A run whose bodies must be read first counts as not judged. The newest
-   * of these, at most CAPTURE_WANTED_RUNS, are read next.
+   * COUNTED_AND_READ of these are read next, because background work reads the others later.
    * @param nowMs milliseconds since the epoch
    */
   countGolden(source: ExchangeSource, nowMs: number): CapturedActivity['golden'] {
     const counts = { golden: 0, not_golden: 0, not_judged: 0 };
     while (this.#order.length < CAPTURE_ACTIVITY.runs && this.loadSome());
-    let left = CAPTURE_WANTED_RUNS;
+    let left = COUNTED_AND_READ;
     for (const run of this.#order.slice(-CAPTURE_ACTIVITY.runs).reverse()) {
       if (!this.#isJudged(run, this.#quickMark) && left-- > 0)
         this.#read(source, run, () => false, { now_ms: nowMs });

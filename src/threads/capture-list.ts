@@ -51,7 +51,7 @@ const CAPTURE_LIST = {
   /** While many exchanges are still to be read, this many of the newest are listed first. */
   newest_exchanges: 8_192,
   /** The list is saved after this many new exchanges or changed runs. */
-  exchanges_unsaved: 4_096,
+  exchanges_unsaved: 1_024,
   runs_unsaved: 500,
   /**
    * Background work reads first words, verdicts and figures for this long, and then pauses for `pause_ms`.

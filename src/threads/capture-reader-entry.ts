@@ -44,7 +44,7 @@ const CAPTURE_LIST_READING_MS = 15;
  * Longest time for a filtered page that has no result yet. It is longer than for other pages, because after
  * an empty page the client must send another request.
  */
-const CAPTURE_EMPTY_PAGE_MS = 120;
+const CAPTURE_EMPTY_PAGE_MS = 60;
 /** How long a page of an export reads bodies. Other questions wait meanwhile. */
 const CAPTURE_EXPORT_READING_MS = 100;
 /** Longest time for reading bodies for a run that is requested by its id. */
@@ -66,7 +66,7 @@ const CAPTURE_WINDOW_READING_MS = 200;
  * Longest time for reading older exchanges for figures; the answer says if there are more, and the next request
  * continues.
  */
-const CAPTURE_FIGURES_READING_MS = 120;
+const CAPTURE_FIGURES_READING_MS = 60;
 /**
  * While no question waits, the reader searches for relegated steps for this time and then pauses.
  */
