@@ -59,7 +59,7 @@ export async function writeBackup(
   try {
     const files: FileEntry[] = [];
     // The redo log is copied before the database, because a restore skips records that the database already contains,
-    // but cannot make up for missing ones.
+    // but cannot make up for missing records.
     for (const { path, name, kind } of findRedo(data_dir))
       files.push({ name, kind, ...copyPlain(path, join(partial, name)) });
     for (const [index, { path, name, kind }] of databases.entries()) {

@@ -1,7 +1,7 @@
 /**
  * Rewrites the databases of DATA_DIR without deleted content and unused pages. At its start, before a thread opens the
- * files, the service compacts those that are marked as containing deleted content (lmdb/deletion-mark.ts), and those
- * that are mostly unused; `understudy compact` compacts both files. Main thread.
+ * files, the service compacts the files that are marked as containing deleted content (lmdb/deletion-mark.ts), and the
+ * files that are mostly unused; `understudy compact` compacts both files. Main thread.
  */
 import { existsSync, statSync } from 'node:fs';
 import { isThere, namePlace, refuseWithoutRoom } from '../std/file-place.ts';

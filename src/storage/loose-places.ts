@@ -48,7 +48,7 @@ export function findLoosePlaces(dataDir: string, captureDb: string): LoosePlaces
       if (entry.isSymbolicLink() || !isOurs(entry)) continue;
       const path = join(folder, entry.name);
       if (!look(path)) return false;
-      // Only open folders are searched, because other users cannot reach the content of closed ones.
+      // Only open folders are searched, because other users cannot reach the content of closed folders.
       if (entry.isDirectory() && isOpen(path) && !walk(path, () => true)) return false;
     }
     return true;

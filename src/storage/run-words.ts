@@ -320,7 +320,7 @@ export class StoredRunWords {
     for (const folder of this.#folders) for (const runs of folder.reported) yield* runs.values();
   }
 
-  /** Returns a reported run by its id; if there are several, one that did not succeed, if there is such a run. */
+  /** Returns a reported run by its id. If there are several, a run that did not succeed comes first. */
   reportedOf(runId: string): ReportedRun | undefined {
     let found: ReportedRun | undefined;
     for (const folder of this.#folders)

@@ -121,8 +121,8 @@ export function changeBytes(change: Extract<Change, { op: 'put' | 'remove' }>): 
 }
 
 /**
- * Writes a change for a redo log.
- * @returns where the next change begins; −1 if this one does not fit, in which case a part of it may be written
+ * Writes a change for a redo log. @returns where the next change begins; −1 if the change does not fit. A part of it
+ * may then be written
  * @throws RangeError for a `trim`, which a log cannot contain
  */
 export function writeChange(change: Change, into: Buffer, at: number): number {

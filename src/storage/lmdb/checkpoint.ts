@@ -11,9 +11,9 @@
  *   5. close the read transaction of the previous checkpoint
  * The next process compares the machine's boot id with the one in `<file>-safe`. If they differ, the machine has
  * restarted. The copied head then replaces both heads of the file, so that the file has the content of the checkpoint.
- * If only the process ended, no commit is lost, and the heads stay.
- * `<file>-safe` has two slots of 512 bytes that are written in turn, so that a torn write leaves the other one intact:
- * [8 mark][8 number][8 inode][40 boot id][4 page size][4 head length][head][…][4 CRC-32 of all before], little-endian.
+ * If only the process ended, no commit is lost, and the heads stay. `<file>-safe` has two slots of 512 bytes that are
+ * written in turn, so that a torn write leaves the other slot intact: [8 mark][8 number][8 inode][40 boot id][4 page
+ * size][4 head length][head][…][4 CRC-32 of all before], little-endian.
  */
 import {
   closeSync,

@@ -1,7 +1,7 @@
 /**
- * Stores a changing file as layers. The first layer has all pages, and each later one the pages that changed since the
- * previous layer. From time to time, a layer has all changes since the first one, so that a restore reads few layers.
- * Command line.
+ * Stores a changing file as layers. The first layer has all pages. Each later layer has the pages that changed since
+ * the previous layer. From time to time, a layer has all changes since the first layer, so that a restore reads few
+ * layers. Command line.
  */
 import { LayerWriter } from './page-layer.ts';
 import type { PageSource } from './page-source.ts';
@@ -23,7 +23,7 @@ export interface LayeredFile {
   /** The pages of the first layer; null if no later layer is compared with it. */
   readonly base: PageTable | null;
   readonly base_layers: readonly LayerRef[];
-  /** Number of pages in the first layer, and in the layer with all changes since the first one. */
+  /** Number of pages in the first layer, and in the last layer that has all changes since the first layer. */
   readonly base_pages: number;
   readonly change_pages: number;
   /** Number of layers after those two. */
@@ -39,10 +39,8 @@ interface LayerTarget {
 
 /**
  * Reads a file and writes the changes since the last point as a layer. Writes nothing if the file's stamp has not
- * changed.
- * @param known the file as of the last point; null: the file is new
- * @param keepsBase whether a later layer may contain all changes since the first one, which takes 16 bytes of memory
- * for each page
+ * changed. @param known the file as of the last point; null: the file is new @param keepsBase whether a later layer may
+ * contain all changes since the first layer, which takes 16 bytes of memory for each page
  */
 export async function addLayer(
   known: LayeredFile | null,

@@ -22,8 +22,8 @@ export interface FindingReads {
   /** Reads the finding at a place; undefined if it was deleted in the meantime. */
   find(codebase: Codebase, place: FindingPlace): Finding | undefined;
   /**
-   * Lists the ids of the code bases with findings, in descending order. With a project, only code bases in which it has
-   * a finding. At most PAGE_SCAN_ROWS rows are read to find them, so the page may be short.
+   * Lists the ids of the code bases with findings, in descending order. With a project, only code bases in which the
+   * project has a finding. At most PAGE_SCAN_ROWS rows are read to find them, so the page may be short.
    * @param after the end of the last page: a code base, and the sequence number below which to continue (0: after
    *   this code base)
    */

@@ -79,8 +79,8 @@ export class Follower implements Committer {
   #tidiedAtMs = performance.now();
   #readers = new Set<() => void>();
   /**
-   * Resolves when the follower has ended. The first connection is made before it begins, so that a hint cannot begin a
-   * second one.
+   * Resolves when the follower has ended. The first connection is made before the follower begins, so that a hint
+   * cannot begin a second connection.
    */
   #running: Promise<void> = Promise.resolve();
 

@@ -85,7 +85,7 @@ export interface RunsSession {
    */
   take(actors: readonly Buffer[]): Promise<(TakenActor | null)[]>;
   /**
-   * Stores the commits whose terms are the present ones of their actors, all in one statement.
+   * Stores, in one statement, those commits whose term is the present term of their actor.
    * @param batch number of the last batch plus one
    * @param commits at most one of each actor
    * @throws TruthUnavailableError if it is unknown whether the batch was stored; `last_batch` of the next session then
@@ -109,7 +109,7 @@ export interface RunsSession {
 
 export interface RunsTruth {
   /**
-   * Opens the session of a box, and ends its earlier ones, whose calls are then refused.
+   * Opens the session of a box, and ends its earlier sessions, whose calls are then refused.
    * @param box identifies the process; a restarted process is another box, which owns nothing
    * @throws TruthUnavailableError, TruthRefusedError
    */

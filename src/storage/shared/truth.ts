@@ -2,7 +2,7 @@
  * The interface of the database with the shared rows of several boxes (the *truth*). Each box reads from a view of
  * these rows (view.ts). Implementations: ../postgres/truth.ts and, for tests, ../memory/truth.ts. Types; any thread.
  * The database numbers its commits: a position is the number of the last commit. Commits are totally ordered, and a
- * position is visible only after all lower ones.
+ * position is visible only after all lower positions.
  */
 
 /** A row as stored: keys as in ../row-key.ts or of the journal, values as bytes. */
@@ -104,7 +104,7 @@ export interface Truth {
   /** Identifies the database's content as long as it exists. Rows are encrypted for this identity. */
   readonly identity: string;
   /**
-   * Opens the session of a box, and ends its earlier ones, whose calls are then refused.
+   * Opens the session of a box, and ends its earlier sessions, whose calls are then refused.
    * @param box identifies the process; a restarted process is another box
    * @param onHint called after commits of other boxes. Calls may be missing, or come without a commit
    * @throws TruthUnavailableError, TruthRefusedError

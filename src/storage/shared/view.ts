@@ -51,7 +51,7 @@ export interface View {
   /** Adds rows, in the order in which `TruthSession.load` passes them. */
   fill(rows: readonly StoredRow[]): void;
   /**
-   * Replaces all rows by the loaded ones in one transaction.
+   * Replaces all rows by the loaded rows in one transaction.
    * @param isOtherHistory whether the database does not know the former mark, so that earlier positions cannot be
    * compared with later ones
    */

@@ -30,7 +30,7 @@ export function damagePath(path: string): string {
   return `${path}.damaged`;
 }
 
-/** Lists the segments in the order of ids, and apart from them the segments that a larger one covers. */
+/** Lists the segments in the order of ids, and separately the segments that a larger segment covers. */
 export function listSegments(db: string): { segments: SegmentFile[]; covered: SegmentFile[] } {
   const all: SegmentFile[] = [];
   for (const name of listNames(db)) {

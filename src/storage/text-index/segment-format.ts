@@ -7,8 +7,8 @@
  *   contents  where the blocks are (`SegmentContents`), as JSON; zstd, sealed
  *   tail      16 bytes: place of the contents (6), length (4), CRC-32 (4), version (2)
  *
- * A word's list contains the distance of its first exchange from the segment's first one, then the distance
- * of each further exchange from the previous one, minus one. Every block has a checksum. Capture process,
+ * A word's list contains the distance of its first exchange from the segment's first exchange, and then, for each
+ * further exchange, its distance from the previous exchange minus one. Every block has a checksum. Capture process,
  * capture reader, command line.
  */
 import { constants, crc32 } from 'node:zlib';

@@ -36,7 +36,7 @@ import { SegmentWriter } from './segment-writer.ts';
 /** Maximum number of characters of texts that wait to be split into words; each takes one or two bytes in V8. */
 const QUEUE_CHARS = 16 << 20;
 /**
- * A segment of this many exchanges is written as soon as no text waits; one of fewer exchanges when the capture process
+ * A segment of this many exchanges is written as soon as no text waits, and a smaller segment when the capture process
  * is idle. A segment is written earlier if it is full, or if the next exchange is in another capture file.
  */
 const SEGMENT_EXCHANGES = 256;

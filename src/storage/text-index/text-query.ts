@@ -51,8 +51,8 @@ function readTerm(said: string, isPrefix: boolean): TextTerm | null {
   const found: { word: string; position: number }[] = [];
   let before = '';
   eachWord(said, (word, position) => {
-    // In a text, the last character of a run of paired ones is also a separate word. In a query, it is only
-    // part of the preceding pair.
+    // In a text, the last of several characters that are indexed in pairs is also a separate word. In a query, this
+    // character is only a part of the preceding pair.
     if (!isLone(word) || !isPaired(before) || isLone(before)) found.push({ word, position });
     before = word;
   });

@@ -257,7 +257,10 @@ export class TextMatches {
   readonly missing: MissingExchanges;
   readonly #terms: readonly TermMatches[];
   readonly #numbers: RunNumbers;
-  /** For each run, by its number: how many terms of the query it contains, counted up to the first that it lacks. */
+  /**
+   * For each run, by its number: how many terms of the query the run contains, counted up to the first term that it
+   * lacks.
+   */
   readonly #held: Uint8Array;
   /** Number of runs that contain all terms. If `needs_reading`, some of these may lack a phrase. */
   readonly runs: number;
