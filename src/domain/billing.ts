@@ -327,7 +327,7 @@ function readStatus(status: unknown): StoredStatus {
 
 /**
  * Finds the plan of a price's `lookup_key`, which is a plan's name or `<plan>_…` (contract document 4, "Billing"); null
- * if no plan fits. If both `pro` and `pro_plus` fit, the longer one counts.
+ * if no plan fits. If both `pro` and `pro_plus` fit, the longer name counts.
  */
 export function planOfLookupKey(key: string, plans: readonly string[]): string | null {
   const fitting = plans.filter((plan) => key === plan || key.startsWith(`${plan}_`));

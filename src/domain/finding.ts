@@ -1,5 +1,5 @@
 /**
- * Findings: an agent's notes about a code base. Prepares notes for storage, detects repeated ones, and computes which
+ * Findings: an agent's notes about a code base. Prepares notes for storage, detects repeated notes, and computes which
  * paths a set of them covers. Pure; any thread.
  */
 

@@ -9,10 +9,10 @@
  *    (a retried call may repeat its number), or no exchange has one, and each turn continues the answer of
  *    the previous turn (the caller determines that from the bodies: `link`). A repeated number of an answered
  *    call is refused, because two agents, or a restarted one, may hide each other's gaps;
- *  - every failed call was retried successfully: a later exchange with the same method and path succeeded.
- *    For a turn, it must have the same request, or continue the same answer, so that another conversation of
- *    the run (such as a sub-agent's) does not count. A turn with status 2xx but without a stop reason (an
- *    error event in its stream) is a failed call, too;
+ *  - every failed call was retried successfully: a later exchange with the same method and path succeeded. For a turn,
+ *    the later exchange must have the same request, or continue the same answer, so that another conversation of the
+ *    run (such as a sub-agent's) does not count. A turn with status 2xx but without a stop reason (an error event in
+ *    its stream) is a failed call, too;
  *  - the model ended the last turn by itself: `end_turn` or `stop_sequence`, `stop`, `completed` without a call to a
  *    tool;
  *  - all its turns are Messages, chat-completions or responses;

@@ -102,7 +102,7 @@ export class ReportedRuns {
   }
 
   /**
-   * Reads new runs, and older ones while there is time. It reads at least a few older ones, because on a slow machine
+   * Reads new runs, and older runs while there is time. It reads at least a few older runs, because on a slow machine
    * the other reads may take all the time.
    * @param most how many runs may now be in memory, if fewer than `max`
    * @returns whether there is more to read

@@ -1,12 +1,11 @@
 /**
  * The order of a run's exchanges: the order in which its client sent them. All readers of runs use it. Pure; any
- * thread.
- * Two exchanges with `x-svc-seq` are ordered by it. Without it, an exchange comes after the exchange whose answer its
- * request repeats (`follows`). All others are ordered by the arrival of their requests. Ids do not matter, because they
- * follow the order of storage. Only records from before 0.2.0, which have no arrival stamp, are ordered by their start
- * time and then by id. Bound: a run is ordered as a whole up to RUN_ORDER_EXCHANGES exchanges. A longer one is ordered
- * in windows of that size, so an exchange that was stored more than half a window late appears at the beginning of a
- * window.
+ * thread. Two exchanges with `x-svc-seq` are ordered by this number. Without it, an exchange comes after the exchange
+ * whose answer its request repeats (`follows`). All other exchanges are ordered by the arrival of their requests. Ids
+ * do not matter, because they follow the order of storage. Only records from before 0.2.0, which have no arrival stamp,
+ * are ordered by their start time and then by id. Bound: a run is ordered as a whole up to RUN_ORDER_EXCHANGES
+ * exchanges. A longer run is ordered in windows of that size, so an exchange that was stored more than half a window
+ * late appears at the beginning of a window.
  */
 import type { ExchangeRecord } from './exchange.ts';
 

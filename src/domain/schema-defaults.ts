@@ -1,7 +1,7 @@
 /**
- * The default values that a tool's schema declares for fields of its input. Some clients write them into the calls that
- * they repeat: a model that left out `replace_all` reads in the next request that it sent `replace_all: false`. Both
- * calls mean the same. Pure; runs where stored copies are read, capture reader, command line.
+ * The default values that a tool's schema declares for fields of its input. Some clients write these values into the
+ * calls that they repeat: a model that left out `replace_all` reads in the next request that it sent
+ * `replace_all: false`. Both calls mean the same. Pure; runs where stored copies are read, capture reader, command line.
  */
 import { canonicalJson, isRawNumber } from '../std/exact-json.ts';
 import type { TurnTool } from './turn.ts';

@@ -19,8 +19,8 @@ export function situationVectorsId(embedder: Pick<TextEmbedder, 'id'>): string {
 }
 
 /**
- * Names the vectors that the same embedder made in an earlier way, which emphasized the first sentence. They still find
- * a pattern until it is embedded again.
+ * Names the vectors that the same embedder made in an earlier way, which emphasized the first sentence. These vectors
+ * still find a pattern until it is embedded again.
  */
 export function formerSituationVectorsId(embedder: Pick<TextEmbedder, 'id'>): string {
   return `${embedder.id}+task2`;

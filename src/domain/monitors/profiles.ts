@@ -1,6 +1,6 @@
 /**
- * Profiles: the weight of each monitor in the total score, and the score at which it fires. The three built-in
- * profiles and the type of a custom one. Data and one look-up; any thread.
+ * Profiles: the weight of each monitor in the total score, and the score at which it fires. The three built-in profiles
+ * and the type of a custom profile. Data and one look-up; any thread.
  */
 
 import { MONITORS } from './definitions.ts';

@@ -12,7 +12,7 @@
  *      answered     share of the instruction's own words (not the task's) that its result mentions
  *      retry        density of words such as again, instead, another, try (of this step alone)
  *      sameness     similarity of the result's beginning to the most similar one of the last 12
- *    An instruction whose new words are in its result is the next one of a batch. The weights come from the
+ *    An instruction whose new words are in its result is the next item of a batch. The weights come from the
  *    labelled runs (docs/monitors.md). A loop requires at least LIKE_STEPS similar instructions.
  *  - `variation`: for commands and arguments. The same action with nearly the same input, each time without
  *    success: not found, failed, or the same result as an earlier query.
@@ -35,8 +35,8 @@ import { cosineOf, cosineTo, holdsWord, overlapOf, squareOf } from './words.ts';
 /** Weight of the new value in a moving average. */
 const AVERAGE_SHARE = 0.5;
 /**
- * In an instruction of up to this many words, one retry word gives the highest value of `retry`, 1. In a longer one,
- * the value is the number of retry words per this many words, at most 1.
+ * In an instruction of up to this many words, one retry word gives the highest value of `retry`, 1. In a longer
+ * instruction, the value is the number of retry words per this many words, at most 1.
  */
 const RETRY_WORDS_PER = 20;
 
@@ -127,8 +127,8 @@ export function measureParaphrase(
 }
 
 /**
- * Whether the step is one of a batch: its input has words that neither the task nor a remembered step contains, and
- * its result mentions at least BATCH_SHARE of them. A step that came to nothing is not one.
+ * Whether the step is one of a batch: its input has words that neither the task nor a remembered step contains, and its
+ * result mentions at least BATCH_SHARE of them. A step that came to nothing is not such a step.
  */
 function isNextOfBatch(step: StepFeatures, memory: RunMemory): boolean {
   if (cameToNothing(step.flags)) return false;

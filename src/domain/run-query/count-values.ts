@@ -2,7 +2,7 @@
  * Counts the values that the runs of a list have in a field, to complete a query: each value with the number of its
  * runs, the most frequent first. Pure; any thread.
  *
- * Bound: COUNTED_VALUES different values; further ones do not count, and the answer says that it is not whole.
+ * Bound: COUNTED_VALUES different values; further values do not count, and the answer then says that it is incomplete.
  */
 import { MONITOR_NAMES } from '../monitors/names.ts';
 import { type ChoiceField, type NameField, QUERY_FIELDS } from './fields.ts';
