@@ -70,9 +70,9 @@ export class DeletedContent {
   }
 
   /**
-   * Continues the unfinished deletions, one after another. A failing one is tried again at the next call, and does not
-   * delay the others. A deletion whose data is already removed is left alone until late writes can no longer arrive. On
-   * boxes that share stores, a deletion that is younger than AT_WORK_MS is left alone, too.
+   * Continues the unfinished deletions, one after another. A deletion that fails is tried again at the next call, and
+   * does not delay the others. A deletion whose data is already removed is left alone until late writes can no longer
+   * arrive. On boxes that share stores, a deletion that is younger than AT_WORK_MS is left alone, too.
    */
   async resume(): Promise<void> {
     const nowMs = this.#clock.wallMs();

@@ -1,12 +1,11 @@
 /**
- * The readers of the live stream on this server thread: one subscription for each organization with readers, each
- * event encoded once and written to all of them that may see it, and one timer for all heartbeats. Server threads.
- * A reader gets no event twice, and misses none that the hub still has, even if messages of the hub are lost. Each
- * publication names the previous one; if that publication did not arrive, the thread asks the hub for the events in
- * between. If the hub no longer has them, the reader gets a `reset`. A new or returning reader gets pages from the hub
- * at the pace of its socket, until it has caught up with the publications. At the first event after a revocation in its
- * organization, a reader whose credential may expire returns to pages, and gets none before the credential is checked
- * again.
+ * The readers of the live stream on this server thread: one subscription for each organization with readers, each event
+ * encoded once and written to all of them that may see it, and one timer for all heartbeats. Server threads. A reader
+ * gets no event twice, and misses none that the hub still has, even if messages of the hub are lost. Each publication
+ * names the previous one; if that publication did not arrive, the thread asks the hub for the events in between. If the
+ * hub no longer has them, the reader gets a `reset`. A new or returning reader gets pages from the hub at the pace of
+ * its socket, until it has caught up with the publications. At the first event after a revocation in its organization,
+ * a reader whose credential may expire returns to pages, and gets no page before the credential is checked again.
  */
 
 import type { LiveSource, NumberedEvent, ReplayReply, ReplayRequest } from '../../actors/live-hub/client.ts';

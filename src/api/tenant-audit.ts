@@ -29,8 +29,8 @@ export function writeTenantAudit(
 }
 
 /**
- * Makes the entry for a change that an actor of the service makes, such as the run's actor: it writes the entry together
- * with the change.
+ * Makes the entry for a change that an actor of the service makes, such as the run's actor: this actor writes the entry
+ * together with the change.
  * @param actor who asked for the change
  */
 export function makeTenantAudit(

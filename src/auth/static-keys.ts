@@ -23,7 +23,7 @@ export class StaticKeys implements CredentialKind {
   }
 
   /**
-   * Finds the key that the token is; null: it is not a key of the operator. A valid key that was presented before is
+   * Finds the operator's key that equals the token; null: no key equals it. A valid key that was presented before is
    * looked up. The digest of any other token is compared with those of all keys in constant time, so that the duration
    * does not reveal how close a guess is.
    */

@@ -1,7 +1,7 @@
 /**
- * The host names under which this service answers requests without a credential. A page of another site can
- * make its own host name resolve to this machine (DNS rebinding); the browser then lets it read the answers.
- * The browser sends that name as `Host`, by which this file recognizes such requests. Pure; server threads.
+ * The host names under which this service answers requests without a credential. A page of another site can make its
+ * own host name resolve to this machine (DNS rebinding); the browser then lets the page read the answers. The browser
+ * sends that name as `Host`, by which this file recognizes such requests. Pure; server threads.
  */
 import { isIP } from 'node:net';
 

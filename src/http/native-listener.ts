@@ -253,8 +253,8 @@ class NativeListener implements HttpServer {
   #take(res: HttpResponse, req: HttpRequest): void {
     const slot = socketEngine.takeHead();
     if (this.#isPoisoned) {
-      // The request stays pending until the refusal before it is sent; then the connection ends. After a pending
-      // request the parser accepts no further request on its connection, so the next request belongs to another
+      // The request stays pending until the refusal of the earlier request is sent; then the connection ends. After a
+      // pending request the parser accepts no further request on its connection, so the next request belongs to another
       // connection.
       this.#isPoisoned = false;
       let isGone = false;

@@ -29,8 +29,8 @@ interface DecodedContent {
 /**
  * Decodes a body by its `content-encoding` header lines and its first bytes. Never throws.
  * @param headers flat [name, value, …]
- * @param maxBytes maximum size of the result. Of a compressed body that would exceed it, nothing is decoded; a body
- *   without a coding is cut to it
+ * @param maxBytes maximum size of the result. If a compressed body would become larger, nothing of it is decoded. A
+ *   body without a coding is cut to this size
  */
 export function decodeContent(
   body: Uint8Array,
@@ -185,8 +185,8 @@ function inflateZstd(
 }
 
 /**
- * Whether the first bytes are printable ASCII, white space or UTF-8 above it, as in JSON and event streams. The first
- * byte must be ASCII or begin a byte order mark; false without bytes.
+ * Whether the first bytes are printable ASCII, white space or bytes of other UTF-8 characters, as in JSON and event
+ * streams. The first byte must be ASCII or begin a byte order mark; false without bytes.
  */
 function looksLikeText(bytes: Uint8Array): boolean {
   const end = Math.min(bytes.byteLength, 64);

@@ -51,8 +51,8 @@ const CONTEXT = 4;
 
 /**
  * Measures the evidence in [from, to). This part belongs to a range that was measured from `outer` on. The part is
- * measured without the characters before `from`, which can make its first characters likely. So these first characters
- * may have more evidence here than in the range.
+ * measured without the characters before `from`. In the range, those characters can make the first characters of the
+ * part likely. So the first characters may have more evidence here than in the range.
  * @returns `end`: from there on, the part has at most the evidence of the range. `most`: the most evidence before `end`
  */
 export function measurePart(

@@ -207,9 +207,9 @@ export class ActorClient implements Asker {
   }
 
   /**
-   * Calls the listener for everything that actors publish on a topic from now on. The listener misses what actors of a
-   * host publish before the client has its new link to a host that has restarted, and what does not fit into a full
-   * link.
+   * Calls the listener for everything that actors publish on a topic from now on. After a host has restarted, the
+   * listener misses what the host's actors publish before the client has its new link to the host. The listener also
+   * misses what does not fit into a full link.
    * @returns a function that ends the subscription
    */
   subscribe(topic: string, listener: (payload: unknown) => void): () => void {

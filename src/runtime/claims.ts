@@ -5,10 +5,11 @@
  * connection's thread, and its messages do not leave the thread. The table is in memory that all threads of a process
  * share. Any thread.
  *
- * Addresses are hashed into slots, and each slot has one owner. Each slot has a word with two numbers: the owner's, and
- * the number of messages that are in transit to the owner from other threads. A host releases a slot only if no message
- * is in transit, so a message never arrives at a host that is not the owner. If a thread dies, its messages in transit
- * stay counted. The slot is then never released, and messages from other threads must always be sent to its owner.
+ * Addresses are hashed into slots, and each slot has one owner. Each slot has a word with two numbers: the number that
+ * identifies the owner, and the number of messages that are in transit to the owner from other threads. A host releases
+ * a slot only if no message is in transit, so a message never arrives at a host that is not the owner. If a thread
+ * dies, its messages in transit stay counted. The slot is then never released, and messages from other threads must
+ * always be sent to its owner.
  */
 
 /** Number of slots; the table takes 256 KiB. Actors that share a slot by chance run on the same thread. */

@@ -57,7 +57,7 @@ export type RowKey = readonly (string | number)[];
 
 /**
  * A row for other readers, written in the same transaction as the event that it describes. `add` adds to named
- * counters, which begin at 0. It does so exactly once, because the event is stored exactly once.
+ * counters, which begin at 0. Each addition is made exactly once, because the event is stored exactly once.
  */
 export type RowWrite =
   | { op: 'put'; table: string; row: RowKey; value: unknown }

@@ -1,8 +1,8 @@
 /**
  * Assembles the tool calls of a chat-completions stream from the pieces in its deltas. A piece belongs to the call with
- * its `index`. Some servers leave the index out, send null, or send the same one for several calls. With such servers,
- * a new call is recognised by another id with a name, or by a name after complete arguments. Pure; runs where stored
- * copies are read.
+ * its `index`. Some servers leave the index out, send null, or send the same index for several calls. With such
+ * servers, a new call is recognised by another id with a name, or by a name after complete arguments. Pure; runs where
+ * stored copies are read.
  *
  * Forms seen beside OpenAI's: one index for all calls (Gemini's and Ollama's compatible endpoints), no index (Mistral),
  * the name repeated with each piece (older vLLM, Qwen), arguments as an object (Ollama, llama.cpp).

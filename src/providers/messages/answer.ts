@@ -191,9 +191,9 @@ function addDelta(block: JsonObject, { type: _kind, ...fields }: JsonObject): Js
 }
 
 /**
- * Merges counts into the usage so far. In a stream, message_start contains a first count and message_delta the
- * cumulative one, which replaces it. With compaction, the top-level counts cover only the last iteration, but the bill
- * covers all.
+ * Merges counts into the usage so far. In a stream, message_start contains the first counts, and message_delta
+ * cumulative counts, which replace the first counts. With compaction, the top-level counts cover only the last
+ * iteration, but the bill covers all.
  */
 function readUsage(value: unknown, usage: TokenUsage): void {
   const from = asObject(value);

@@ -3,8 +3,8 @@
  * Source: OpenAI's Responses API reference. The last event of a stream holds the whole answer, as for `ResponseStream`
  * of the openai package; if its output is missing, the events of the items provide it.
  *
- * The stop word is the response's `status`, or for an incomplete one its `incomplete_details.reason`. The status of an
- * answer in background mode is `queued` or `in_progress`; the GET that fetches it later is no turn.
+ * The stop word is the response's `status`, or for an incomplete response its `incomplete_details.reason`. The status
+ * of an answer in background mode is `queued` or `in_progress`; the GET that fetches it later is no turn.
  */
 
 import type { TurnBlock } from '../../domain/turn.ts';

@@ -107,8 +107,8 @@ export const NO_BODIES: readonly Uint8Array[] = Object.freeze([]);
 /** Maximum length of queues that other limits bound. */
 export const UNBOUNDED = 2 ** 30;
 /**
- * A map that all actors without timers share. Most actors have none, and a separate map would take as much memory as a
- * small state.
+ * A map that all actors without timers share. Most actors have no timers, and a separate map would take as much memory
+ * as a small state.
  */
 export const NO_TIMERS: Cell['timers'] = new Map();
 export const NO_REPLIES: Cell['replies'] = new Map();

@@ -243,7 +243,8 @@ export class Lifecycle {
 
   /**
    * Lets the actor go on if no commit with its records is left: a ready actor may handle messages, and for a stopped
-   * one the time begins after which it may start. To be called when a commit with records of the actor has an outcome.
+   * actor, the time begins after which the actor may start. To be called when a commit with records of the actor has an
+   * outcome.
    */
   settle(cell: Cell): void {
     if (cell.undurable > 0) return;
