@@ -240,7 +240,7 @@ describe('the list of runs', () => {
     const [few, many] = [testsOf(200), testsOf(800)];
     expect(many.found).toHaveLength(800);
     expect(new Set(many.found).size).toBe(800);
-    // A page also tests the first run of the next one.
+    // Each page also tests the first run of the next page.
     expect(many.tests / 800).toBeLessThan((1.1 * few.tests) / 200);
   });
 
@@ -377,7 +377,7 @@ describe('the list of runs', () => {
       return page;
     };
     expect(askAt(ended_ms + 399).runs).toMatchObject([{ run_id: 'chat', task: 'Question 1', golden: null }]);
-    // Its first turn was read for its first words.
+    // The run's first turn was read, because a row shows its first words.
     expect(source.bodiesRead).toBe(2);
     expect(askAt(ended_ms + 399, 'is:golden')).toMatchObject({ runs: [], unread: 1 });
     expect(runs.countGolden(source, ended_ms + 399)).toMatchObject({ golden: 0, not_judged: 1 });

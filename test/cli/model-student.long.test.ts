@@ -77,7 +77,8 @@ describe('a model behind the student', () => {
 
     const upstream = await startFakeProvider({ script: basketScript });
     const model = await startFakeProvider({ script: basketScript });
-    // The published student names the address of a model that has ended. It is replaced by the new one.
+    // The published student names the address of a model that has ended. The test replaces it by the new model's
+    // address.
     const place = join(folder, 'live');
     const moved = await distil(basketScript, asking('live/student'));
     expect(moved.code).toBe(0);

@@ -24,7 +24,7 @@ describe('a host name', () => {
     'App.Example.com:443',
     'app.example.com.',
     'dotted.example.org',
-    // A name with a single label, also one that ends other names that are answered.
+    // A name with a single label is answered, even a label that is also an allowed suffix.
     'local',
     '',
     undefined,

@@ -52,7 +52,7 @@ describe('orders', () => {
     expect(isSuspendedBy(kind, 'b', 'look')).toBe(false);
     const agent = suspend(kind, order('a'));
     expect(isSuspendedBy(agent, 'a', 'text')).toBe(true);
-    // A single kind of an agent that is suspended as a whole cannot be resumed.
+    // If an agent is suspended as a whole, a single kind of its answers cannot be resumed.
     expect(isSuspendedBy(resume(agent, order('a', 'look')), 'a', 'look')).toBe(true);
     expect(isSuspendedBy(resume(agent, order('a')), 'a', 'look')).toBe(false);
     const all = suspend(agent, order(null));

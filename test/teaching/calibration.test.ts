@@ -218,7 +218,7 @@ describe('thresholds of kinds of answers', () => {
     expect(agents[0]!.kinds).toMatchObject([{ refused: 'too_few', runs: 0, seen_runs: 38, needed_runs: 11 }]);
     const [wrong] = agents[1]!.kinds;
     expect(wrong).toMatchObject({ refused: 'too_few', errors: 1, seen_runs: 20 });
-    // With this many runs and no further error it is served, and with one run fewer it is not.
+    // With this many runs and no further error the kind is served, and with one run fewer it is not.
     const more = (runs: number): ScoredStep[] => [
       ...slip,
       ...Array.from({ length: runs - 20 }, (_, at) => ({ ...slip[0]!, run_id: `more ${at}`, score: 0.499 })),
