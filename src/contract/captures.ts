@@ -171,7 +171,7 @@ const capturedRun = z
       .boolean()
       .nullable()
       .describe(
-        'Whether the run is golden; null: not judged yet (repeat the request), or the run is too long to be judged here',
+        'Whether the run is golden; null: not judged yet (repeat the request; a long run is judged after a pause), or the run is too long to be judged here',
       ),
     reasons: z.array(reason).describe('Reasons why the run is not golden'),
     overruled: z.array(reason).describe('Reasons against golden that the mark overrules'),
@@ -266,7 +266,7 @@ const capturedRunPage = z
       .describe('How much was searched for the texts of the query; null: the query has no texts'),
     next_cursor: nextCursor,
     matched_runs: z.int().describe('Runs that match the query, among the searched ones'),
-    unread_runs: z.int().describe('Runs that are not searched yet; they are read next'),
+    unread_runs: z.int().describe('Runs that may match: they are read next, or when they have paused'),
     scanned_runs: z.int().describe('Searched runs, captured and reported'),
     listed_runs: z.int().describe('Captured runs in the list'),
     left_out_runs: z

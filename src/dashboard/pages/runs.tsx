@@ -228,7 +228,7 @@ function describeList(scope: RunScope, q: string, head: RunPageRows | null): str
   if (q.trim() !== '') {
     const of = captures === null ? '' : ` of ${formatNumber(captures.scanned_runs)}`;
     const unread = captures?.unread_runs ?? 0;
-    const rest = unread > 0 ? `; ${formatNumber(unread)} are still being searched` : '';
+    const rest = unread > 0 ? `; ${formatNumber(unread)} more may match` : '';
     return `${formatNumber(matched)}${of} ${matched === 1 && of === '' ? 'run matches' : 'runs match'}${rest}.`;
   }
   const left_out = captures?.left_out_runs ?? 0;
