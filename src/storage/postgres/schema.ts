@@ -174,7 +174,7 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 $$;
 `;
 
-/** Maximum number of actors that one call releases. Every box gets a row for each of them. */
+/** Maximum number of actors that one call releases. Every box gets a row for each released actor. */
 const RELEASED = 5_000;
 /** Id under which the counters of removed boxes are kept. */
 const DEPARTED = "'00000000-0000-0000-0000-000000000000'::uuid";
