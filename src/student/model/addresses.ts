@@ -68,7 +68,7 @@ function findBase({ sources }: { sources: Sources }): string | undefined {
   );
   const absolute = opened.findIndex((address) => ABSOLUTE.test(address));
   const first = absolute < 0 ? findOnlySite(sources) : opened[absolute];
-  // Calls after it may be relative to it.
+  // The addresses of later calls may be relative to this address.
   const later = opened.slice(0, absolute < 0 ? undefined : absolute).reverse();
   return later.reduce((base: string | undefined, address) => resolveAddress(address, base) ?? base, first);
 }

@@ -56,8 +56,9 @@ export function evidenceOf({ observed, bets }: DriftState): number {
 }
 
 /**
- * The alternative error rate that must be ruled out to clear a suspicion: four times the promise, at most a half. It is
- * at least the promise and 5 % of the rest.
+ * The alternative error rate that must be ruled out to clear a suspicion: the larger of two rates. The first is four
+ * times the promise, but at most one half. The second is the promise plus 5 % of the difference between 1 and the
+ * promise.
  */
 function suspected(promise: number): number {
   return Math.max(Math.min(0.5, 4 * promise), promise + (1 - promise) * 0.05);

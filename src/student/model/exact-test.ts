@@ -4,7 +4,7 @@ import jstat from 'jstat';
 
 interface Counted {
   all: number;
-  /** How many of them have a property. */
+  /** How many members of the group have the property. */
   having: number;
 }
 

@@ -1,6 +1,6 @@
 /**
- * The links of a page, as a list that rules and marks can read: the link that the task names, the one to the next page.
- * Reads HTML and Markdown. Pure; teaching and the student's thread.
+ * The links of a page, as a list that rules and marks can read: for example the link that the task names, and the link
+ * to the next page. Reads HTML and Markdown. Pure; teaching and the student's thread.
  */
 
 import { resolveAddress } from './addresses.ts';
