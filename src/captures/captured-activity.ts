@@ -9,6 +9,7 @@ import { isFailedCall } from '../domain/golden.ts';
 import type { Prices } from '../domain/price.ts';
 import { CAPTURE_ACTIVITY } from '../limits.ts';
 import { readFreshUsage } from '../providers/fresh-usage.ts';
+import { selectRank } from '../std/select-rank.ts';
 import { priceExchange } from './exchange-cost.ts';
 import type { ExchangeSource, ListedExchange } from './exchange-source.ts';
 
@@ -286,7 +287,7 @@ class Sum {
   }
 
   tell() {
-    const [latencies, firstBytes] = [this.#latencies.sort(), this.#firstBytes.sort()];
+    const [latencies, firstBytes] = [this.#latencies.values, this.#firstBytes.values];
     return {
       exchanges: this.#exchanges,
       turns: latencies.length,
@@ -321,12 +322,14 @@ class Numbers {
     this.#values[this.#count++] = value;
   }
 
-  sort(): Float64Array {
-    return this.#values.subarray(0, this.#count).sort();
+  /** The numbers, without a copy. */
+  get values(): Float64Array {
+    return this.#values.subarray(0, this.#count);
   }
 }
 
-/** A quantile of ascending values, by the nearest-rank method; null if there are no values. */
-function quantile(ascending: Float64Array, share: number): number | null {
-  return ascending[Math.max(0, Math.ceil(ascending.length * share) - 1)] ?? null;
+/** A quantile by the nearest-rank method; null if there are no values. Changes the order of the values. */
+function quantile(values: Float64Array, share: number): number | null {
+  if (values.length === 0) return null;
+  return selectRank(values, Math.max(0, Math.ceil(values.length * share) - 1));
 }
