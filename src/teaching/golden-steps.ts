@@ -22,6 +22,7 @@ import { type NormalRequest, type NormalTurn, textOf } from '../domain/turn.ts';
 import { decodeContent } from '../providers/content-encoding.ts';
 import type { StoredExchange } from '../providers/decode.ts';
 import { readFreshUsage } from '../providers/fresh-usage.ts';
+import { asObject, type JsonObject } from '../providers/json-reading.ts';
 import { nameOrigin } from '../providers/step-origin.ts';
 import { parseExact } from '../std/exact-json.ts';
 import { compressZstd, decompressZstd } from '../std/zstd.ts';
@@ -497,7 +498,7 @@ function addStep(digest: RunDigest, record: ExchangeRecord, turn: NormalTurn, co
   if (said !== null && readingsDiffer(turn.answer.content, said)) return leaveOut('reading_differs');
   const { step } = read;
   if (digest.agent === '') digest.agent = nameAgent(read.request, originOf(record));
-  const answer = digestAnswer(turn.answer);
+  const answer = digestAnswer(turn.answer, wire.callable(read.body));
   const tokens = countTokens(record);
   digest.steps.push({ exchange_id: record.id, wire: wire.name, step, answer, tokens });
   // Steps of a run mostly have the same prompt, which is stored once.
@@ -517,11 +518,13 @@ function sharePrompts(steps: readonly GoldenStep[]): void {
   }
 }
 
-function readStep(copy: StoredExchange, record: ExchangeRecord): ReadStep | null {
+function readStep(copy: StoredExchange, record: ExchangeRecord): (ReadStep & { body: JsonObject }) | null {
   const wire = wireOf(copy.shape);
   const body = wire === null ? null : readBody(copy);
   if (wire === null || body === null) return null;
-  return readWireStep(wire, body, copy.request_headers, originOf(record), Date.parse(record.started_at));
+  const at_ms = Date.parse(record.started_at);
+  const read = readWireStep(wire, body, copy.request_headers, originOf(record), at_ms);
+  return read === null ? null : { ...read, body: asObject(body) };
 }
 
 /** The address at which a captured step arrived. */

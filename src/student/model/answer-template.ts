@@ -107,14 +107,23 @@ export function fillTemplate(
     calls += items.length;
     if (calls > STUDENT_CORE.answer_calls) return 'missing_value';
     for (const item of items) {
+      const before = found.length;
       const filled = fillNode(input, item === NO_ITEM ? context : contextOfItem(context, item), found);
       if (typeof filled === 'string') return filled;
+      if (input.is === 'text' && !found.slice(before).every((value) => PLAIN.test(value)))
+        return 'missing_value';
       doubt = Math.max(doubt, filled.doubt);
       content.push({ type: 'tool_call', id: '', name, input: filled.value });
     }
   }
   return content.length === 0 ? 'missing_value' : { value: content, doubt };
 }
+
+/**
+ * A value that may stand anywhere in a custom tool's text. Such a text is usually code, in which a quote or another sign
+ * of a value could end a text and begin a command.
+ */
+const PLAIN = /^[\p{L}\p{N} _.,:/@#%+=~-]*$/u;
 
 const NO_ITEM = Symbol('no element');
 

@@ -3,7 +3,7 @@
 import type { NormalAnswer, TurnBlock } from '../../domain/turn.ts';
 import { MASK } from '../../redaction/mask.ts';
 import { digitsOf } from '../../std/exact-json.ts';
-import type { StudentAnswer, StudentBlock } from './decision.ts';
+import type { CallForms, StudentAnswer, StudentBlock } from './decision.ts';
 import { isObject } from './json-values.ts';
 import { STUDENT_CORE } from './limits.ts';
 
@@ -14,10 +14,10 @@ export type AnswerDigest = StudentAnswer;
  * Makes an exemplar of an answer.
  * @returns null for an answer that cannot be an exemplar: an error; a refusal; a truncated or empty answer; blocks other
  * than text, calls, thinking and cache points (the last two are dropped); text with citations or after a call; a stop
- * reason that does not go with the blocks; an input that is no object; more than the bounds of STUDENT_CORE for an
- * answer; or a part that capture masked, because the original is unknown
+ * reason that does not go with the blocks; an input that is no object, or for a tool that takes a text, no text; more
+ * than the bounds of STUDENT_CORE for an answer; or a part that capture masked, because the original is unknown
  */
-export function digestAnswer(answer: NormalAnswer): AnswerDigest | null {
+export function digestAnswer(answer: NormalAnswer, forms: CallForms = null): AnswerDigest | null {
   const { stop_reason, usage } = answer;
   if (answer.error !== null || (stop_reason !== 'end_turn' && stop_reason !== 'tool_use')) return null;
   const content: StudentBlock[] = [];
@@ -30,7 +30,8 @@ export function digestAnswer(answer: NormalAnswer): AnswerDigest | null {
       left -= block.text.length;
       if (block.text !== '') content.push({ type: 'text', text: block.text });
     } else if (block.type === 'tool_call') {
-      if (!isObject(block.input)) return null;
+      const isText = typeof block.input === 'string' && block.input !== '';
+      if (forms?.get(block.name) === 'text' ? !isText : !isObject(block.input)) return null;
       const size = measureInput(block.input);
       if (size === null) return null;
       left -= size;
@@ -64,7 +65,7 @@ export function holdsMask(content: readonly TurnBlock[]): boolean {
  * Approximate characters of an input; null when it is too large, too deep or masked, or has keys that must not be
  * copied.
  */
-function measureInput(input: Record<string, unknown>): number | null {
+function measureInput(input: unknown): number | null {
   let size = 0;
   let values = 0;
   const visit = (value: unknown, depth: number): boolean => {

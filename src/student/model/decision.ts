@@ -8,6 +8,15 @@ import type { TurnBlock } from '../../domain/turn.ts';
 /** The blocks that a student can produce. A golden answer with any other block is not an exemplar. */
 export type StudentBlock = Extract<TurnBlock, { type: 'text' | 'tool_call' }>;
 
+/**
+ * What a call of a tool consists of: JSON `arguments`, a `text` in any form (custom tools), or the command of a
+ * `local_shell` as an object.
+ */
+export type CallForm = 'arguments' | 'text' | 'local_shell';
+
+/** How an answer calls each tool, by name; null: each tool that is a function takes arguments. */
+export type CallForms = ReadonlyMap<string, CallForm> | null;
+
 /** An answer before it is written to the wire. */
 export interface StudentAnswer {
   /** Ids of tool calls are empty; the code that writes the answer to the wire assigns them. */

@@ -101,8 +101,12 @@ export function readWording(content: readonly StudentBlock[], free: FreeArgument
       text += `${block.text}\n`;
       continue;
     }
+    if (!isObject(block.input)) {
+      fixed += `${JSON.stringify(block.name)}${canonicalText(block.input)}\n`;
+      continue;
+    }
     const rest: Record<string, unknown> = {};
-    for (const [key, value] of Object.entries(isObject(block.input) ? block.input : {})) {
+    for (const [key, value] of Object.entries(block.input)) {
       if (typeof value === 'string' && free.some(([tool, name]) => tool === block.name && name === key)) {
         texts.push({ place: placeOfArgument(block.name, key), facts: readFacts(value) });
       } else rest[key] = value;

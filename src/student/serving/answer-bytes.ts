@@ -17,7 +17,7 @@ interface ByteCall {
   id: string;
   /** JSON text as received, whole or in pieces. */
   text: string;
-  /** Arguments that arrived as a JSON value; undefined when they arrived as text. */
+  /** Arguments that arrived as a JSON value, or the input of a custom tool; undefined for arguments as JSON text. */
   value: unknown;
 }
 
@@ -212,7 +212,11 @@ function readResponse(whole: Fields | null, events: readonly Fields[]): ByteAnsw
       const call: ByteCall = { name: stringOf(item.name), id: '', text: '', value: undefined };
       addArguments(call, item.arguments);
       answer.calls.push(call);
-    } else if (item.type !== 'reasoning') return null;
+    } else if (item.type === 'custom_tool_call')
+      answer.calls.push({ name: stringOf(item.name), id: '', text: '', value: stringOf(item.input) });
+    else if (item.type === 'local_shell_call')
+      answer.calls.push({ name: 'local_shell', id: '', text: '', value: item.action });
+    else if (item.type !== 'reasoning') return null;
   }
   return answer;
 }

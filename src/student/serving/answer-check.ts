@@ -6,8 +6,9 @@
 import { type NormalRequest, textOf } from '../../domain/turn.ts';
 import type { JsonObject } from '../../providers/json-reading.ts';
 import { parseExact } from '../../std/exact-json.ts';
-import type { StudentAnswer } from '../model/decision.ts';
-import type { ToolSchemas } from './tool-schemas.ts';
+import type { CallForm, StudentAnswer } from '../model/decision.ts';
+import { isObject } from '../model/json-values.ts';
+import { acceptsText, type ToolSchemas } from './tool-schemas.ts';
 import type { Wire } from './wire.ts';
 
 /** A request as received, with its wire. */
@@ -46,7 +47,10 @@ export function isFitAnswer(
     // With thinking on, a call needs a thinking block before it, which no student has.
     !(calls.length > 0 && request.thinking?.mode === 'on') &&
     keepsChoice(calls, request) &&
-    calls.every((call) => callable?.has(call.name) !== false && isFitCall(call, request, schemas)) &&
+    calls.every((call) => {
+      const form = callable === null ? 'arguments' : callable.get(call.name);
+      return form !== undefined && isFitCall(call, form, request, schemas);
+    }) &&
     isShortEnough(answer, request) &&
     hasNoStop(answer, wire.stopWords(body)) &&
     keepsFormat(answer, request, schemas)
@@ -68,11 +72,30 @@ function keepsChoice(calls: readonly Call[], { tool_choice: choice }: NormalRequ
   return choice.mode === 'auto';
 }
 
-function isFitCall({ name, input }: Call, { tools }: NormalRequest, schemas: ToolSchemas): boolean {
+function isFitCall(
+  { name, input }: Call,
+  form: CallForm,
+  { tools }: NormalRequest,
+  schemas: ToolSchemas,
+): boolean {
   const tool = tools.find((candidate) => candidate.kind === 'function' && candidate.name === name);
   if (tool === undefined) return false;
-  if (typeof input !== 'object' || input === null || Array.isArray(input)) return false;
-  return schemas.accepts(tool.input_schema, input);
+  if (form === 'text') {
+    const { format } = isObject(tool.settings) ? tool.settings : {};
+    return typeof input === 'string' && input !== '' && acceptsText(format, input);
+  }
+  if (!isObject(input)) return false;
+  return form === 'local_shell' ? isShellAction(input) : schemas.accepts(tool.input_schema, input);
+}
+
+/** Whether an object is a command as the API gives it to a local shell. */
+function isShellAction({ type, command, env }: Record<string, unknown>): boolean {
+  const isCommand = Array.isArray(command) && command.length > 0 && command.every(isString);
+  return type === 'exec' && isCommand && isObject(env) && Object.values(env).every(isString);
+}
+
+function isString(value: unknown): value is string {
+  return typeof value === 'string';
 }
 
 function isShortEnough(answer: StudentAnswer, { max_output_tokens: most }: NormalRequest): boolean {

@@ -7,8 +7,8 @@
 import { readNormalChat } from '../../providers/chat-completions/request.ts';
 import { asArray, asObject, type JsonObject } from '../../providers/json-reading.ts';
 import { systemClock } from '../../std/clock.ts';
-import type { StudentAnswer } from '../model/decision.ts';
-import { areStrings, checkOpenAiSettings, checkOpenAiTools, functionNames } from './openai-rules.ts';
+import type { CallForm, CallForms, StudentAnswer } from '../model/decision.ts';
+import { areStrings, checkOpenAiSettings, checkOpenAiTools } from './openai-rules.ts';
 import { Breaches, cutText, drawId, otherFields, type Wire, type WireAnswer } from './wire.ts';
 
 /** Fields that the normal form holds, or that do not affect the answer. */
@@ -45,15 +45,19 @@ export const chatCompletionsWire: Wire = {
   endsWithUser: (body) => asObject(asArray(body.messages).at(-1)).role !== 'assistant',
   stopWords: ({ stop }) =>
     typeof stop === 'string' ? [stop] : asArray(stop).filter((word) => typeof word === 'string'),
-  callable: (body) =>
-    functionNames(
-      asArray(body.tools).map((tool) => ({
-        type: asObject(tool).type,
-        name: asObject(asObject(tool).function).name,
-      })),
-    ),
+  callable,
   writeAnswer,
 };
+
+/** Lists the functions. Calls of custom tools have another form. */
+function callable(body: JsonObject): CallForms {
+  const forms = new Map<string, CallForm>();
+  for (const { type, function: declared } of asArray(body.tools).map(asObject)) {
+    const { name } = asObject(declared);
+    if (type === 'function' && typeof name === 'string') forms.set(name, 'arguments');
+  }
+  return forms;
+}
 
 function findUnsupported(body: JsonObject): string {
   if (body.n != null && body.n !== 1) return 'asks for several answers';

@@ -72,13 +72,3 @@ export function checkOpenAiTools(
   );
   breaches.expect('parallel_tool_calls', body.parallel_tool_calls == null);
 }
-
-/**
- * Names of functions that an answer can call directly; calls of custom tools and of tools in a namespace have another
- * form.
- */
-export function functionNames(tools: readonly DeclaredTool[]): ReadonlySet<string> {
-  return new Set(
-    tools.flatMap(({ type, name }) => (type === 'function' && typeof name === 'string' ? [name] : [])),
-  );
-}

@@ -8,12 +8,12 @@
  */
 
 import type { NormalRequest, TurnMessage } from '../../domain/turn.ts';
-import { asArray, asObject, type JsonObject } from '../../providers/json-reading.ts';
+import { asArray, asObject, asText, type JsonObject } from '../../providers/json-reading.ts';
 import type { NormalReading } from '../../providers/normal-reading.ts';
 import { listDeclaredTools, readNormalResponses } from '../../providers/responses/request.ts';
 import { systemClock } from '../../std/clock.ts';
-import type { StudentAnswer } from '../model/decision.ts';
-import { checkOpenAiSettings, checkOpenAiTools, functionNames } from './openai-rules.ts';
+import type { CallForm, CallForms, StudentAnswer, StudentBlock } from '../model/decision.ts';
+import { checkOpenAiSettings, checkOpenAiTools } from './openai-rules.ts';
 import { Breaches, cutText, drawId, otherFields, type Wire, type WireAnswer } from './wire.ts';
 
 /** Fields that the normal form holds, or that do not affect the answer. */
@@ -49,7 +49,7 @@ export const responsesWire: Wire = {
   findUnsupported,
   endsWithUser: (body) => typeof body.input === 'string' || !isAnswer(asObject(asArray(body.input).at(-1))),
   stopWords: () => [],
-  callable: (body) => functionNames(listDeclaredTools(body).map(asObject)),
+  callable,
   writeAnswer,
 };
 
@@ -63,6 +63,36 @@ function readRequest(body: JsonObject, reading: NormalReading): NormalRequest {
     else messages.push(message);
   }
   return { ...request, messages };
+}
+
+/** The namespace whose tools are called like those outside namespaces, by their names alone. */
+const OPEN_NAMESPACE = 'functions';
+const FORMS: ReadonlyMap<unknown, CallForm> = new Map([
+  ['function', 'arguments'],
+  ['custom', 'text'],
+  ['local_shell', 'local_shell'],
+]);
+
+/**
+ * Lists the tools that an answer can call by their names alone, without those whose name also another tool has, of
+ * another kind or in a namespace.
+ */
+function callable(body: JsonObject): CallForms {
+  const forms = new Map<string, CallForm>();
+  const others = new Set<string>();
+  const add = ({ type, name }: JsonObject, isOpen: boolean): void => {
+    const called = type === 'local_shell' ? type : asText(name);
+    if (called === null) return;
+    const form = isOpen ? FORMS.get(type) : undefined;
+    if (form === undefined || (forms.get(called) ?? form) !== form) others.add(called);
+    else forms.set(called, form);
+  };
+  for (const tool of listDeclaredTools(body).map(asObject))
+    if (tool.type === 'namespace')
+      for (const inner of asArray(tool.tools).map(asObject)) add(inner, tool.name === OPEN_NAMESPACE);
+    else add(tool, true);
+  for (const name of others) forms.delete(name);
+  return forms;
 }
 
 function isAnswer({ type, role }: JsonObject): boolean {
@@ -118,15 +148,20 @@ function checkInput(value: unknown, breaches: Breaches): void {
       breaches.expect('calls', kind !== 'function_call' || typeof name === 'string');
       waiting.add(String(call_id));
     } else if (kind === 'additional_tools') {
-      breaches.expect('tools', Array.isArray(asObject(item).tools));
+      const { id: _id, type: _type, role: _role, tools, ...others } = asObject(item);
+      breaches.expect('tools', Array.isArray(tools) && Object.keys(others).length === 0);
     } else if (kind !== 'reasoning') breaches.expect(`item ${kind}`, false);
   }
   breaches.expect('results', waiting.size === 0);
 }
 
+type CallItem =
+  | { id: string; type: 'function_call'; status: string; arguments: string; call_id: string; name: string }
+  | { id: string; type: 'custom_tool_call'; status: string; call_id: string; input: string; name: string }
+  | { id: string; type: 'local_shell_call'; status: string; action: unknown; call_id: string };
 type OutputItem =
   | { id: string; type: 'message'; status: string; role: 'assistant'; content: OutputText[] }
-  | { id: string; type: 'function_call'; status: string; arguments: string; call_id: string; name: string };
+  | CallItem;
 interface OutputText {
   type: 'output_text';
   annotations: [];
@@ -135,6 +170,7 @@ interface OutputText {
 }
 
 function writeAnswer(answer: StudentAnswer, body: JsonObject): WireAnswer {
+  const forms = callable(body);
   const output = answer.content.map((block): OutputItem => {
     if (block.type === 'text') {
       const content: OutputText[] = [
@@ -148,22 +184,29 @@ function writeAnswer(answer: StudentAnswer, body: JsonObject): WireAnswer {
         content,
       };
     }
-    return {
-      id: drawId('fc_', ID_CHARACTERS),
-      type: 'function_call',
-      status: 'completed',
-      arguments: JSON.stringify(block.input),
-      call_id: drawId('call_', 24),
-      name: block.name,
-    };
+    return writeCall(block, forms?.get(block.name) ?? 'arguments');
   });
   const response = makeResponse(answer, body, output);
   const text = body.stream === true ? writeEvents(response, output) : JSON.stringify(response);
   return {
     body: new TextEncoder().encode(text),
     request_id: drawId('req_', 32),
-    call_ids: output.flatMap((item) => (item.type === 'function_call' ? [item.call_id] : [])),
+    call_ids: output.flatMap((item) => (item.type === 'message' ? [] : [item.call_id])),
   };
+}
+
+type CallBlock = Extract<StudentBlock, { type: 'tool_call' }>;
+
+function writeCall({ name, input }: CallBlock, form: CallForm): CallItem {
+  const [status, call_id] = ['completed', drawId('call_', 24)];
+  if (form === 'text') {
+    const id = drawId('ctc_', ID_CHARACTERS);
+    return { id, type: 'custom_tool_call', status, call_id, input: String(input), name };
+  }
+  if (form === 'local_shell')
+    return { id: drawId('lsh_', ID_CHARACTERS), type: 'local_shell_call', status, action: input, call_id };
+  const id = drawId('fc_', ID_CHARACTERS);
+  return { id, type: 'function_call', status, arguments: JSON.stringify(input), call_id, name };
 }
 
 /** Makes the response object. Like the API, it echoes the request's settings and fills in the API's defaults. */
@@ -228,7 +271,16 @@ function writeEvents(response: ReturnType<typeof makeResponse>, output: readonly
   add('response.in_progress', { response: begun });
   for (const [output_index, item] of output.entries()) {
     const at = { item_id: item.id, output_index };
-    if (item.type === 'function_call') {
+    if (item.type === 'local_shell_call') {
+      add('response.output_item.added', { output_index, item: { ...item, status: 'in_progress' } });
+    } else if (item.type === 'custom_tool_call') {
+      add('response.output_item.added', {
+        output_index,
+        item: { ...item, status: 'in_progress', input: '' },
+      });
+      for (const delta of cutText(item.input)) add('response.custom_tool_call_input.delta', { ...at, delta });
+      add('response.custom_tool_call_input.done', { ...at, input: item.input });
+    } else if (item.type === 'function_call') {
       add('response.output_item.added', {
         output_index,
         item: { ...item, status: 'in_progress', arguments: '' },

@@ -12,6 +12,7 @@
 
 import type { NormalRequest, TurnBlock, TurnMessage, TurnTool, TurnToolChoice } from '../../domain/turn.ts';
 import { roundedNumber } from '../../std/exact-json.ts';
+import type { CallForms } from '../model/decision.ts';
 import type { AskedOn } from './answer-check.ts';
 import { isPlainObject, joinSystem, type PlainBlock, type PlainMessage } from './plain-conversation.ts';
 
@@ -79,11 +80,11 @@ export function readServiceStep({ wire, body, request }: ReadRequest): ServiceSt
 }
 
 /** The tools that the client runs and that an answer can call by their name alone. */
-function takeFunctions(tools: readonly TurnTool[], callable: ReadonlySet<string> | null): TurnTool[] {
+function takeFunctions(tools: readonly TurnTool[], callable: CallForms): TurnTool[] {
   const taken = tools.filter(
     ({ kind, name, settings }) =>
       kind === 'function' &&
-      callable?.has(name) !== false &&
+      (callable === null || callable.get(name) === 'arguments') &&
       !(isPlainObject(settings) && settings.namespace !== undefined),
   );
   if (taken.length === 0 && tools.length > 0) refuse('no tool that is a function');

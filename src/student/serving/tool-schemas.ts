@@ -68,6 +68,24 @@ export class ToolSchemas {
 }
 
 /**
+ * Whether the declared format of a custom tool allows a text. A grammar of the syntax `lark` is not checked, because
+ * the golden texts, from which the text is made, followed the grammar.
+ * @returns false also for a pattern that may take long
+ */
+export function acceptsText(format: unknown, text: string): boolean {
+  const { type, syntax, definition } = Object(format ?? { type: 'text' }) as Record<string, unknown>;
+  if (type === 'text') return true;
+  if (type !== 'grammar' || syntax !== 'regex') return type === 'grammar' && syntax === 'lark';
+  const repeats = countOpenRepeats(definition);
+  if (repeats === null || text.length ** repeats > PATTERN_STEPS) return false;
+  try {
+    return new RegExp(`^(?:${String(definition)})$`, 'u').test(text);
+  } catch {
+    return false;
+  }
+}
+
+/**
  * Compiles a schema.
  * @returns null for a schema that must not be used
  */

@@ -8,7 +8,7 @@ import { randomBytes } from 'node:crypto';
 import type { NormalRequest } from '../../domain/turn.ts';
 import type { JsonObject } from '../../providers/json-reading.ts';
 import type { NormalReading } from '../../providers/normal-reading.ts';
-import type { StudentAnswer } from '../model/decision.ts';
+import type { CallForms, StudentAnswer } from '../model/decision.ts';
 import type { ApiVersion, RelegationWire } from './protocol.ts';
 
 /** The headers of a step that matter to its wire. */
@@ -48,8 +48,8 @@ export interface Wire {
   endsWithUser(body: JsonObject): boolean;
   /** Words at which the API ends an answer. */
   stopWords(body: JsonObject): string[];
-  /** Names of tools that an answer of this wire can call; null: all tools that are functions in the normal form. */
-  callable(body: JsonObject): ReadonlySet<string> | null;
+  /** The tools that an answer of this wire can call. */
+  callable(body: JsonObject): CallForms;
   writeAnswer(answer: StudentAnswer, body: JsonObject): WireAnswer;
 }
 

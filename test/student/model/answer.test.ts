@@ -35,6 +35,15 @@ describe('an answer', () => {
     });
   });
 
+  it('is an exemplar with a text as the input of a tool that takes a text', () => {
+    const forms = new Map([['deploy', 'text' as const]]);
+    const answer = makeAnswer([call('deploy("eu");')], 'tool_use');
+    expect(digestAnswer(answer, forms)?.content).toMatchObject([{ input: 'deploy("eu");' }]);
+    expect(digestAnswer(answer)).toBeNull();
+    for (const input of ['', 'deploy("[redacted]");', { region: 'eu' }])
+      expect(digestAnswer(makeAnswer([call(input)], 'tool_use'), forms), String(input)).toBeNull();
+  });
+
   it.each([
     ['a text', makeAnswer([{ type: 'text', text: 'Use [redacted] as the key.' }], 'end_turn')],
     ['an input', makeAnswer([call({ headers: [{ authorization: 'Bearer [redacted]' }] })], 'tool_use')],

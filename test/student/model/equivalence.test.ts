@@ -167,6 +167,14 @@ describe('texts', () => {
     expect(same(answering, 'Refunded ORD-7, no action is left.')).toBe(false);
   });
 
+  it('are not equivalent if a custom tool gets another text', () => {
+    const none = new KnownWordings([], FREE);
+    const [given, other] = ['text("a");', 'text("b");'].map((input) => callAnswer('exec', input).content);
+    expect(none.isSame(0, given!, given!, GROUND)).toBe(true);
+    expect(none.isSame(0, given!, other!, GROUND)).toBe(false);
+    expect(none.haveSameValues(0, given!, other!, GROUND)).toBe(false);
+  });
+
   it('are not equivalent if the words belong to another answer, or to no answer', () => {
     expect(saysTheSame(GOLDEN[0]!, 'I have refunded order ORD-7 to the warehouse.')).toBe(false);
     expect(saysTheSame(GOLDEN[0]!, 'Another person should quickly look into ORD-7 tomorrow morning.')).toBe(

@@ -78,6 +78,22 @@ describe('the bytes of an answer', () => {
     );
   });
 
+  it('may contain calls of custom tools, whose texts may look like JSON, and of a local shell', () => {
+    const action = { type: 'exec', command: ['ls', '-1'], env: {} };
+    const output = [
+      { type: 'custom_tool_call', call_id: 'a', name: 'exec', input: '{"a": 1}' },
+      { type: 'local_shell_call', call_id: 'b', action },
+    ];
+    const calls = [
+      { type: 'tool_call', id: '', name: 'exec', input: '{"a": 1}' },
+      { type: 'tool_call', id: '', name: 'local_shell', input: action },
+    ];
+    expect(read('responses', JSON.stringify({ object: 'response', output }))).toEqual(calls);
+    const events = output.map((item) => ({ type: 'response.output_item.done', item }));
+    const stream = events.map((event) => `data: ${JSON.stringify(event)}\n\n`).join('');
+    expect(read('responses', stream)).toEqual(calls);
+  });
+
   it('may contain several calls without any index or id', () => {
     const both = [
       piece({ name: 'look', arguments: '{"a":1}' }),
@@ -96,7 +112,7 @@ describe('the bytes of an answer', () => {
     const server = '{"type":"message","content":[{"type":"server_tool_use","name":"search","input":{}}]}';
     expect(read('messages', server)).toBeNull();
     expect(
-      read('responses', '{"object":"response","output":[{"type":"custom_tool_call","name":"x"}]}'),
+      read('responses', '{"object":"response","output":[{"type":"web_search_call","status":"completed"}]}'),
     ).toBeNull();
   });
 });

@@ -95,15 +95,31 @@ describe('a request that no student serves', () => {
     [{ conversation: 'conv_1' }, 'goes on from an answer that the provider keeps'],
   ])('of responses: %j', (more, words) => expect(why('responses', more)).toBe(words));
 
-  it('names only functions as callable', () => {
-    const names = WIRES.responses.callable({
-      tools: [
-        { type: 'function', name: 'a' },
-        { type: 'custom', name: 'b' },
-        { type: 'namespace', name: 'c', tools: [{ type: 'function', name: 'd' }] },
-      ],
-    });
-    expect([...names!]).toEqual(['a']);
+  it('names as callable the tools that an answer calls by their names alone', () => {
+    const inner = (name: string, ...tools: object[]) => ({ type: 'namespace', name, tools });
+    const tools = [
+      { type: 'function', name: 'a' },
+      { type: 'custom', name: 'b' },
+      inner('c', { type: 'function', name: 'd' }, { type: 'function', name: 'twice' }),
+      inner('functions', { type: 'custom', name: 'e' }, { type: 'function', name: 'f' }),
+      { type: 'function', name: 'twice' },
+      { type: 'custom', name: 'both' },
+      { type: 'function', name: 'both' },
+      { type: 'local_shell' },
+      { type: 'web_search' },
+    ];
+    expect([...WIRES.responses.callable({ tools })!]).toEqual([
+      ['a', 'arguments'],
+      ['b', 'text'],
+      ['e', 'text'],
+      ['f', 'arguments'],
+      ['local_shell', 'local_shell'],
+    ]);
+    const chat = [
+      { type: 'function', function: { name: 'a' } },
+      { type: 'custom', custom: { name: 'b' } },
+    ];
+    expect([...WIRES.chat_completions.callable({ tools: chat })!]).toEqual([['a', 'arguments']]);
   });
 
   it('reads the tools that items of the input declare, which break no rule', () => {
@@ -112,9 +128,10 @@ describe('a request that no student serves', () => {
     const body = { ...responses, tools: undefined, input: [item, ...input] };
     expect([...WIRES.responses.callable(body)!]).toEqual([...WIRES.responses.callable(responses)!]);
     expect(WIRES.responses.findBreaches(body, head)).toEqual([]);
-    expect(
-      WIRES.responses.findBreaches({ ...body, input: [{ ...item, tools: 'a' }, ...input] }, head),
-    ).toEqual(['tools']);
+    for (const other of [{ tools: 'a' }, { content: 'Never look.' }]) {
+      const broken = { ...body, input: [{ ...item, ...other }, ...input] };
+      expect(WIRES.responses.findBreaches(broken, head)).toEqual(['tools']);
+    }
     const [listed, added] = [responses, body].map((body) => readStep(WIRES.responses, body, [])!.step);
     expect(added).toEqual(listed);
   });
