@@ -6,7 +6,7 @@ import { dirname, join } from 'node:path';
 import type { ScriptedToolCall } from '../../src/demo/script.ts';
 import { type ClientHome, readJsonLines, runClient } from './client-session.ts';
 import { type InstalledClient, installClient } from './installed-client.ts';
-import { claudeCode, codex, type Session } from './known-client.ts';
+import { claudeCode, codex, newerCodex, type Session } from './known-client.ts';
 
 interface GatewayClient {
   name: string;
@@ -22,30 +22,19 @@ interface GatewayClient {
 }
 
 const PROVIDER_KEY = 'provider-key';
-/** Codex's own choice. Such a model gets its tools as an item of the input, and calls the shell from JavaScript. */
-const NEWER_MODEL = 'gpt-6.2-sol';
 
 export async function gatewayClients(): Promise<GatewayClient[]> {
   const [claude, openai, newer, gemini, open] = await Promise.all([
     claudeCode(),
     codex(),
-    codex(NEWER_MODEL),
+    newerCodex(),
     geminiCli(),
     opencode(),
   ]);
   return [
     { ...claude, session_header: 'x-claude-code-session-id', is_provable: true },
     { ...openai, session_header: 'thread-id', is_provable: true },
-    {
-      ...newer,
-      name: `codex with ${NEWER_MODEL}`,
-      session_header: 'thread-id',
-      is_provable: true,
-      shell: (command) => ({
-        name: 'exec',
-        input: `const { output } = await tools.exec_command(${JSON.stringify({ cmd: command })}); text(output);`,
-      }),
-    },
+    { ...newer, name: newer.title, session_header: 'thread-id', is_provable: true },
     gemini,
     open,
   ];

@@ -21,6 +21,8 @@ export interface Session extends SessionEnd {
 export interface KnownClient {
   /** The client's name in our own command line. */
   name: 'claude-code' | 'codex';
+  /** The client's name, with the model if the model decides how the client works. */
+  title: string;
   installed: InstalledClient;
   /** The path of the settings that contain the hooks. */
   settings(home: ClientPlace): string;
@@ -58,6 +60,7 @@ export async function claudeCode(): Promise<KnownClient> {
   const installed = await installClient('claude-code');
   return {
     name: 'claude-code',
+    title: 'claude-code',
     installed,
     settings: ({ work }) => join(work, '.claude', 'settings.json'),
     shell: (command) => ({ name: 'Bash', input: { command, description: 'Runs it.' } }),
@@ -97,20 +100,38 @@ export async function claudeCode(): Promise<KnownClient> {
   };
 }
 
+/** Calls of a shell in place of tools for files. */
+function filesOfShell(shell: TaskTools['shell']): Omit<TaskTools, 'shell'> {
+  return {
+    read: (path) => shell(`cat ${path}`),
+    edit: (path, from, to) => shell(`sed -i 's/${from}/${to}/' ${path} && cat ${path}`),
+    write: (path, line) => shell(`echo '${line}' > ${path} && cat ${path}`),
+  };
+}
+
+/** Codex's own choice. Such a model gets its tools as an item of the input, and calls the shell from JavaScript. */
+const NEWER_MODEL = 'gpt-6.2-sol';
+
+export async function newerCodex(): Promise<KnownClient> {
+  const shell = (command: string): ScriptedToolCall => ({
+    name: 'exec',
+    input: `const { output } = await tools.exec_command(${JSON.stringify({ cmd: command })});\ntext(output);`,
+  });
+  const title = `codex with ${NEWER_MODEL}`;
+  return { ...(await codex(NEWER_MODEL)), title, shell, files: () => filesOfShell(shell) };
+}
+
 /** @param model the model's name, which decides how Codex declares its tools: for a newer model, in the input */
 export async function codex(model = 'gpt-demo-large'): Promise<KnownClient> {
   const installed = await installClient('codex');
   const shell = (command: string): ScriptedToolCall => ({ name: 'exec_command', input: { cmd: command } });
   return {
     name: 'codex',
+    title: 'codex',
     installed,
     settings: ({ home }) => join(home, '.codex', 'hooks.json'),
     shell,
-    files: () => ({
-      read: (path) => shell(`cat ${path}`),
-      edit: (path, from, to) => shell(`sed -i 's/${from}/${to}/' ${path} && cat ${path}`),
-      write: (path, line) => shell(`echo '${line}' > ${path} && cat ${path}`),
-    }),
+    files: () => filesOfShell(shell),
     mcpTool: (server, tool, input) => ({ name: tool, namespace: `mcp__${server}`, input }),
     lacks: (server, tools) => !tools.includes(`mcp__${server}`),
     ask: async (home, prompt, provider, env = {}, more = []) => {

@@ -21,7 +21,7 @@ import { CliChild } from '../cli/child.ts';
 import { runHere } from '../cli/here.ts';
 import { flush } from '../fixtures/capture-gateway.ts';
 import { ClientHome } from './client-session.ts';
-import { claudeCode, codex, type KnownClient } from './known-client.ts';
+import { claudeCode, codex, type KnownClient, newerCodex } from './known-client.ts';
 import { type ResponsesSocket, startResponsesSocket } from './responses-socket.ts';
 import { decideTask, layOut, makeTask, TASK_KINDS } from './session-tasks.ts';
 
@@ -46,6 +46,9 @@ interface Relegation {
   ledger: { agent: string; served: number; wrong: number }[];
 }
 
+const CALLS: readonly unknown[] = ['function_call', 'custom_tool_call'];
+const RESULTS: readonly unknown[] = CALLS.map((type) => `${type}_output`);
+
 /** The model's input: the words of the user, and results in the order of their calls. */
 function readSession(body: JsonObject): { asked: string; results: string[] } {
   const asked: string[] = [];
@@ -61,9 +64,9 @@ function readSession(body: JsonObject): { asked: string; results: string[] } {
     if (item.role === 'user') asked.push(wordsOf(item.content));
     for (const block of [item, ...asArray(item.content).map(asObject)]) {
       if (block.type === 'tool_use') calls.push(block.id);
-      if (block.type === 'function_call') calls.push(block.call_id);
+      if (CALLS.includes(block.type)) calls.push(block.call_id);
       if (block.type === 'tool_result') results.set(block.tool_use_id, wordsOf(block.content));
-      if (block.type === 'function_call_output') results.set(block.call_id, wordsOf(block.output));
+      if (RESULTS.includes(block.type)) results.set(block.call_id, wordsOf(block.output));
     }
   }
   return { asked: asked.join('\n'), results: calls.map((id) => results.get(id) ?? '') };
@@ -183,8 +186,8 @@ const actsOf = (content: readonly TurnBlock[]) => {
   return textOf(content);
 };
 
-for (const client of await Promise.all([claudeCode(), codex()])) {
-  describe.skipIf(client.installed.entry === null)(`${client.name} ${client.installed.needed}`, () => {
+for (const client of await Promise.all([claudeCode(), codex(), newerCodex()])) {
+  describe.skipIf(client.installed.entry === null)(`${client.title} ${client.installed.needed}`, () => {
     const wire: RelegationWire = client.name === 'codex' ? 'responses' : 'messages';
     const taught = new TaughtClient(client);
     let report = '';
@@ -248,14 +251,14 @@ for (const client of await Promise.all([claudeCode(), codex()])) {
       const [reported, live] = [measured.served / measured.steps, served / (served + asked)];
       const deviation = Math.sqrt(reported * (1 - reported) * (1 / measured.steps + 1 / (served + asked)));
       const figures = `${served} of ${served + asked} live, ${measured.served} of ${measured.steps} reported, ${JSON.stringify(fallbacks)}, ${Math.round(taught.took_ms / taught.sessions.length)} ms for a session\n${report}`;
-      process.stderr.write(`${client.name}: ${figures.split('\n')[0]}\n`);
+      process.stderr.write(`${client.title}: ${figures.split('\n')[0]}\n`);
       // The client draws the ids of its sessions at random, and the ids decide which sessions are held out. With so few
       // sessions, three errors exclude a whole kind.
       expect(reported, figures).toBeGreaterThan(0.1);
       expect(live, figures).toBeGreaterThanOrEqual(reported - DEVIATIONS * deviation);
     });
 
-    it.runIf(wire === 'responses')(
+    it.runIf(client.title === 'codex')(
       'goes to the upstream over a WebSocket, which works as without a student',
       async () => {
         const before = await taught.relegation();
@@ -275,7 +278,7 @@ for (const client of await Promise.all([claudeCode(), codex()])) {
       },
     );
 
-    it.runIf(wire === 'responses')(
+    it.runIf(client.title === 'codex')(
       'has its session summarized by the upstream, and continues from the summary',
       async () => {
         const before = await taught.relegation();
@@ -333,17 +336,17 @@ for (const client of await Promise.all([claudeCode(), codex()])) {
       };
       const listName = wire === 'messages' ? 'messages' : 'input';
       const list = asArray(body[listName]).map(asObject);
-      const [first, ...others] = list;
-      const [part, ...parts] = asArray(first!.content).map(asObject);
-      const beta = wire === 'messages' ? 'anthropic-beta' : 'openai-beta';
       const block = { type: 'hologram', text: 'Look at this.' };
+      const at = list.findIndex(({ content }) => Array.isArray(content));
+      const withBlock = { ...list[at], content: [block, ...asArray(list[at]!.content)] };
+      const beta = wire === 'messages' ? 'anthropic-beta' : 'openai-beta';
       expect(await ask(body)).toBe('student');
       const variations: Record<string, Promise<string>> = {
         'a new field': ask({ ...body, hologram: true }),
         'another value of a setting': ask({ ...body, temperature: 0.31 }),
         'a new block': ask({
           ...body,
-          [listName]: [{ ...first, content: [block, part, ...parts] }, ...others],
+          [listName]: list.with(at, withBlock),
         }),
         'a new role': ask({ ...body, [listName]: [...list, { role: 'overseer', content: 'Go on.' }] }),
         'a new beta': ask(body, { [beta]: `${headers[beta] ?? ''},holograms-2026-11-23` }),
