@@ -343,4 +343,24 @@ describe.skipIf(findChromium() === null)('the dashboard during an incident', () 
     expect(await stat('Turns').textContent()).toContain('8');
     expect(await stat('Failed calls').textContent()).toContain('1');
   });
+
+  it('the failed calls on Costs lead to exactly their runs', async () => {
+    // A failed tool is no failed call.
+    const used = { type: 'tool_use', id: 'toolu_1', name: 'Read', input: { path: 'bills' } };
+    const result = { type: 'tool_result', tool_use_id: 'toolu_1', is_error: true, content: 'No such file' };
+    const messages = [
+      { role: 'user', content: 'Find the bills' },
+      { role: 'assistant', content: [used] },
+      { role: 'user', content: [result] },
+    ];
+    await capture('night-tool', {}, { messages });
+    await using visit = await wake();
+    await visit.goTo('runs?q=has:error');
+    await rowOf(visit, 'night-tool').waitFor(POLL);
+    await visit.goTo('costs');
+    const failed = visit.page.getByRole('link', { name: /Failed calls/ });
+    await failed.filter({ hasText: '1' }).click(POLL);
+    await rowOf(visit, 'night-failed').waitFor();
+    expect(await rows(visit).count()).toBe(1);
+  });
 });

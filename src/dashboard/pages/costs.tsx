@@ -117,7 +117,7 @@ function FigurePanels({ report, daily }: { report: Figures; daily: Figures | nul
           value={formatNumber(total.errors)}
           label="Failed calls"
           tone={total.errors > 0 ? 'bad' : 'plain'}
-          href={hrefOfCaptured(null, { q: `has:error started:${report.from_day}..${report.to_day}` })}
+          href={hrefOfCaptured(null, { q: `is:captured failed:${report.from_day}..` })}
         />
       </div>
       {daily === null ? null : <DayBars title="Cost a day" points={listDays(daily)} format={formatUsd} />}
