@@ -4,7 +4,7 @@
  *
  * Memory: about 65 bytes per exchange, for at most CAPTURE_ACTIVITY.exchanges; older exchanges are not examined.
  */
-import type { CapturedActivity } from '../domain/captured-run.ts';
+import type { CallWithoutRun, CapturedActivity } from '../domain/captured-run.ts';
 import { isFailedCall } from '../domain/golden.ts';
 import type { Prices } from '../domain/price.ts';
 import { CAPTURE_ACTIVITY } from '../limits.ts';
@@ -13,6 +13,8 @@ import { selectRank } from '../std/select-rank.ts';
 import { priceExchange } from './exchange-cost.ts';
 import type { ExchangeSource, ListedExchange } from './exchange-source.ts';
 
+/** Maximum number of failed calls without a run that are listed. */
+const FAILED_CALLS_LISTED = 20;
 /** Number of consecutive ids in one part. */
 const PART_IDS = 1_024;
 
@@ -112,7 +114,7 @@ export class RecentExchanges {
   /**
    * Sums the exchanges that began at `from_ms` or later and before `to_ms`: in total, and in equal parts of the span.
    */
-  sum(from_ms: number, to_ms: number): Omit<CapturedActivity, 'golden'> {
+  sum(from_ms: number, to_ms: number): Omit<CapturedActivity, 'golden' | 'failed_without_run'> {
     const part_ms = (to_ms - from_ms) / CAPTURE_ACTIVITY.parts;
     const all = new Sum();
     const series = Array.from({ length: CAPTURE_ACTIVITY.parts }, () => new Sum());
@@ -131,11 +133,37 @@ export class RecentExchanges {
       to: new Date(to_ms).toISOString(),
       is_whole: this.#whole_from_ms <= from_ms,
       ...all.tell(),
+      errors_without_run: all.errors_without_run,
       series: series.map((sum, at) => ({
         at: new Date(from_ms + at * part_ms).toISOString(),
         ...sum.tell(),
       })),
     };
+  }
+
+  /**
+   * Lists failed calls without a run that began at `from_ms` or later and before `to_ms`: the newest FAILED_CALLS_LISTED,
+   * newest first. `sum` counts all of them.
+   * @param hasTime called before each part that must be read again
+   */
+  listFailedWithoutRun(
+    source: Pick<ExchangeSource, 'summaries'>,
+    from_ms: number,
+    to_ms: number,
+    hasTime: () => boolean,
+  ): CallWithoutRun[] {
+    const calls: CallWithoutRun[] = [];
+    const parts = [...this.#parts.values()].sort((a, b) => b.from_id - a.from_id);
+    for (const part of parts) {
+      if (part.ended_ms < from_ms || part.from_id + PART_IDS <= this.#range.first_id) continue;
+      if (!part.failed_without_run_is_read && !hasTime()) break;
+      for (const call of part.readFailedWithoutRun(source)) {
+        const began_ms = Date.parse(call.started_at);
+        if (began_ms >= from_ms && began_ms < to_ms) calls.push(call);
+        if (calls.length === FAILED_CALLS_LISTED) return calls;
+      }
+    }
+    return calls;
   }
 
   #find(from_id: number): FiguresPart {
@@ -170,6 +198,8 @@ const FAILED = 2;
 const BY_STUDENT = 4;
 /** The price is a guess, or the tokens are estimated. */
 const ESTIMATED = 8;
+const WITHOUT_RUN = 16;
+const FAILED_WITHOUT_RUN = FAILED | WITHOUT_RUN;
 
 /** The figures of exchanges with consecutive ids. */
 class FiguresPart {
@@ -181,6 +211,8 @@ class FiguresPart {
   ended_ms = Number.NEGATIVE_INFINITY;
   readonly columns: Record<(typeof COLUMNS)[number], Float64Array>;
   readonly flags = new Uint8Array(PART_IDS);
+  /** The result of {@link readFailedWithoutRun}; null: not read since the last change. */
+  #failedWithoutRun: readonly CallWithoutRun[] | null = null;
 
   constructor(from_id: number) {
     this.from_id = from_id;
@@ -219,14 +251,34 @@ class FiguresPart {
   /** Reads the exchanges from `next_id` on. */
   read(source: Pick<ExchangeSource, 'summaries'>, last_id: number, prices: Prices): void {
     const end_id = this.from_id + PART_IDS;
-    for (const record of source.summaries({ from_id: this.next_id })) {
-      if (record.id >= end_id) break;
+    for (const record of readUntil(source, this.next_id, Math.min(end_id - 1, last_id)))
       this.#add(record, prices);
-      // Stop here: to yield one more record, the generator would load the next part.
-      if (record.id === end_id - 1 || record.id === last_id) break;
-    }
+    this.#failedWithoutRun = null;
     // Continue after the part's end, even if its last exchanges are damaged and were not yielded.
     this.next_id = Math.min(end_id, last_id + 1);
+  }
+
+  /** Whether {@link readFailedWithoutRun} reads no exchange. */
+  get failed_without_run_is_read(): boolean {
+    return this.#failedWithoutRun !== null || !this.#hasFailedWithoutRun();
+  }
+
+  /** The newest FAILED_CALLS_LISTED failed calls without a run, newest first. */
+  readFailedWithoutRun(source: Pick<ExchangeSource, 'summaries'>): readonly CallWithoutRun[] {
+    if (this.#failedWithoutRun === null) {
+      const found: CallWithoutRun[] = [];
+      if (this.#hasFailedWithoutRun())
+        for (const record of readUntil(source, this.from_id, this.next_id - 1))
+          if (record.run_id === null && isFailedCall(record)) found.push(describeCall(record));
+      this.#failedWithoutRun = found.slice(-FAILED_CALLS_LISTED).reverse();
+    }
+    return this.#failedWithoutRun;
+  }
+
+  #hasFailedWithoutRun(): boolean {
+    for (let at = 0; at < this.count; at++)
+      if ((this.flags[at]! & FAILED_WITHOUT_RUN) === FAILED_WITHOUT_RUN) return true;
+    return false;
   }
 
   #add(record: ListedExchange, prices: Prices): void {
@@ -246,15 +298,43 @@ class FiguresPart {
       (record.kind === 'turn' ? TURN : 0) |
       (isFailedCall(record) ? FAILED : 0) |
       (record.served_by === 'student' ? BY_STUDENT : 0) |
+      (record.run_id === null ? WITHOUT_RUN : 0) |
       (basis === null || basis === 'told' ? 0 : ESTIMATED);
     this.ended_ms = Math.max(this.ended_ms, columns.started_ms[at]! + record.duration_ms);
   }
+}
+
+/** Yields the exchanges from one id to another, both included. */
+function* readUntil(
+  source: Pick<ExchangeSource, 'summaries'>,
+  from_id: number,
+  to_id: number,
+): Generator<ListedExchange> {
+  for (const record of source.summaries({ from_id })) {
+    if (record.id > to_id) return;
+    yield record;
+    // Stop here: to yield one more record, the source would load the next part.
+    if (record.id === to_id) return;
+  }
+}
+
+function describeCall({
+  id,
+  started_at,
+  method,
+  path,
+  provider,
+  status,
+  aborted,
+}: ListedExchange): CallWithoutRun {
+  return { exchange_id: id, started_at, method, path, provider, status, aborted };
 }
 
 /** Adds up exchanges from typed arrays, because a client waits while a month's exchanges are added up. */
 class Sum {
   #exchanges = 0;
   #errors = 0;
+  #errorsWithoutRun = 0;
   #studentTurns = 0;
   #inputTokens = 0;
   #outputTokens = 0;
@@ -275,6 +355,7 @@ class Sum {
       if (!Number.isNaN(first_byte_ms)) this.#firstBytes.add(first_byte_ms);
     }
     if ((flag & FAILED) !== 0) this.#errors += 1;
+    if ((flag & FAILED_WITHOUT_RUN) === FAILED_WITHOUT_RUN) this.#errorsWithoutRun += 1;
     if ((flag & BY_STUDENT) !== 0) this.#studentTurns += 1;
     if ((flag & ESTIMATED) !== 0) this.#estimatedTurns += 1;
     this.#inputTokens += columns.input_tokens[at]!;
@@ -284,6 +365,10 @@ class Sum {
     const cost_usd = columns.cost_usd[at]!;
     if (Number.isNaN(cost_usd)) this.#unpricedTurns += 1;
     else this.#costUsd += cost_usd;
+  }
+
+  get errors_without_run(): number {
+    return this.#errorsWithoutRun;
   }
 
   tell() {

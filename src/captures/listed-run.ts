@@ -17,7 +17,7 @@ import { type RunTally, shareName, shareNames, startTally } from './inspect.ts';
  * Version of the rows' format. Raise it when the content of rows or of the figures stored with them changes, or when
  * runs are judged differently.
  */
-const ROW_FORMAT = 12;
+const ROW_FORMAT = 13;
 
 /** Identifies the format of rows and the program's version; rows of another format or version are not read. */
 export function indexVersion(programVersion: string): string {

@@ -586,6 +586,22 @@ const capturedActivity = z
       .describe('false: only the newest exchanges of the period are counted, because the memory is bounded'),
     not_indexed: notIndexed,
     ...activityCounts,
+    errors_without_run: z
+      .int()
+      .describe('How many of `errors` belong to no run, such as a refused list of models'),
+    failed_without_run: z
+      .array(
+        z.object({
+          exchange_id: z.int().describe('Names the exchange in `/capture/exchanges/{id}`'),
+          started_at: z.string().describe('When the request arrived'),
+          method: z.string().describe("The request's method"),
+          path: z.string().describe("The request's path"),
+          provider: z.string().describe('Label of the upstream'),
+          status: z.int().describe('0: no answer came'),
+          aborted: z.boolean().describe('The client or the upstream aborted the exchange'),
+        }),
+      )
+      .describe('The newest exchanges of `errors_without_run`, newest first, at most 20'),
     series: z
       .array(z.object({ at: z.string().describe('Start of the part'), ...activityCounts }))
       .describe('The same figures for equal parts of the period'),

@@ -262,12 +262,28 @@ interface ActivityCounts {
   first_byte_p95_ms: number | null;
 }
 
+/** A call that belongs to no run, such as a list of models. */
+export interface CallWithoutRun {
+  exchange_id: number;
+  started_at: string;
+  method: string;
+  path: string;
+  provider: string;
+  /** 0: no answer. */
+  status: number;
+  aborted: boolean;
+}
+
 /** The counts of the whole period, and of equal parts of it. */
 export interface CapturedActivity extends ActivityCounts {
   from: string;
   to: string;
   /** false: the period has more exchanges than are kept, and only the newest are counted. */
   is_whole: boolean;
+  /** How many of the failed calls belong to no run. */
+  errors_without_run: number;
+  /** The newest failed calls that belong to no run, newest first. */
+  failed_without_run: CallWithoutRun[];
   series: (ActivityCounts & { at: string })[];
   /** Counts of the newest runs. */
   golden: { golden: number; not_golden: number; not_judged: number };

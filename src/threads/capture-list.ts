@@ -237,9 +237,11 @@ export class CaptureList {
   activity(from_ms: number, to_ms: number): CapturedActivity {
     return this.#guard(() => {
       const until = performance.now() + this.#catchUp.ms;
-      this.#recent.follow(this.#files, this.#range, from_ms, () => performance.now() < until);
+      const hasTime = () => performance.now() < until;
+      this.#recent.follow(this.#files, this.#range, from_ms, hasTime);
       return {
         ...this.#recent.sum(from_ms, to_ms),
+        failed_without_run: this.#recent.listFailedWithoutRun(this.#files, from_ms, to_ms, hasTime),
         golden: this.#current.runs.countGolden(this.#files, systemClock.wallMs()),
       };
     });

@@ -134,6 +134,43 @@ describe('the figures of a span', () => {
     });
   });
 
+  it('count failed calls without a run, and list the newest ones', () => {
+    const source = new Listed();
+    const models = { kind: 'other', method: 'GET', path: '/v1/models', run_id: null, status: 401 } as const;
+    source.add(at(-1, models));
+    source.add(at(0.1, models));
+    for (let second = 0; second < 2_040; second++) source.add(at(0.2 + second / 3_600));
+    source.add(at(0.9, { status: 500 }));
+    source.add(at(0.9, { ...models, status: 200 }));
+    source.add(at(0.9, { ...models, status: 0, aborted: true }));
+    const range = () => ({ first_id: 1, last_id: source.records.length });
+    const first = new RecentExchanges();
+    first.follow(source, range(), FROM_MS, () => true);
+    const kept = new Map(first.takeChanges().figures.map(({ first_id, value }) => [first_id, value]));
+    const recent = new RecentExchanges({ kept: { figures: (id) => kept.get(id) } });
+    recent.follow(source, range(), FROM_MS, () => true);
+    const list = (to_ms: number, hasTime = true) =>
+      recent.listFailedWithoutRun(source, FROM_MS, to_ms, () => hasTime);
+    const end_ms = FROM_MS + HOUR_MS;
+    expect(recent.sum(FROM_MS, end_ms)).toMatchObject({ errors: 3, errors_without_run: 2 });
+    expect(list(end_ms, false)).toEqual([]);
+    const call = { method: 'GET', path: '/v1/models', provider: 'anthropic', aborted: false };
+    const oldest = { ...call, exchange_id: 2, started_at: '2026-01-02T00:06:00.000Z', status: 401 };
+    const newest = { ...call, exchange_id: 2_045, started_at: '2026-01-02T00:54:00.000Z', status: 0 };
+    expect(list(end_ms)).toEqual([{ ...newest, aborted: true }, oldest]);
+    expect(list(FROM_MS + HOUR_MS / 2)).toEqual([oldest]);
+    // Parts that have not changed are not read again.
+    const { read } = source;
+    expect(list(end_ms, false)).toHaveLength(2);
+    expect(source.read).toBe(read);
+    for (let more = 0; more < 30; more++) source.add(at(0.95, models));
+    recent.follow(source, range(), FROM_MS, () => true);
+    expect(recent.sum(FROM_MS, end_ms).errors_without_run).toBe(32);
+    expect(list(end_ms).map(({ exchange_id }) => exchange_id)).toEqual(
+      Array.from({ length: 20 }, (_, i) => 2_075 - i),
+    );
+  });
+
   it('say for which part the cost is unknown', () => {
     const { recent, add } = follow();
     for (let hour = 0; hour < 4; hour++) add(at(hour));

@@ -363,4 +363,16 @@ describe.skipIf(findChromium() === null)('the dashboard during an incident', () 
     await rowOf(visit, 'night-failed').waitFor();
     expect(await rows(visit).count()).toBe(1);
   });
+
+  it('Home shows failed calls that belong to no run', async () => {
+    await using visit = await wake();
+    const { page } = visit;
+    expect(await page.getByText('without a run').count()).toBe(0);
+    said = { status: 401, text: 'Wrong key.' };
+    await (await fetch(`${service.gateway}/v1/models`)).arrayBuffer();
+    await page.getByText('1 failed call without a run').click(POLL);
+    await page.getByText('GET /v1/models').click();
+    await page.getByText('Show the body').last().click();
+    await page.getByText('Wrong key.').waitFor();
+  });
 });

@@ -10,6 +10,7 @@ import { hrefOfCaptured, type ListedRun, type RunScope, readRuns, scopeOf } from
 import { useResource } from '../core/resource.ts';
 import { isAtLeast, isOperator, organization } from '../core/session.ts';
 import { Badge, PageHead, Panel, Stat } from '../ui/basics.tsx';
+import { CallsWithoutRun } from '../ui/calls-without-run.tsx';
 import { DayBars, LineChart } from '../ui/chart.tsx';
 import { Cost, sayCost } from '../ui/cost.tsx';
 import { FirstSteps } from '../ui/first-steps.tsx';
@@ -78,6 +79,7 @@ function GatewayHome() {
         {(loaded) => (
           <>
             <GatewayStats activity={loaded} stats={stats.data.value} hours={hours} />
+            <CallsWithoutRun activity={loaded} />
             <ActivityCharts activity={loaded} />
           </>
         )}
@@ -124,11 +126,7 @@ function GatewayStats({
         value={formatNumber(activity.errors)}
         label="Failed calls"
         tone={activity.errors > 0 ? 'bad' : 'plain'}
-        sub={
-          activity.exchanges === 0
-            ? undefined
-            : `${((100 * activity.errors) / activity.exchanges).toFixed(1)} %`
-        }
+        sub={sayFailures(activity)}
         href={hrefOfCaptured(null, { q: `is:captured failed:${hours}h..` })}
       />
       <Stat
@@ -152,6 +150,13 @@ function GatewayStats({
       />
     </div>
   );
+}
+
+/** The share of failed calls, and how many of them no list of runs contains. */
+function sayFailures({ exchanges, errors, errors_without_run }: Activity): string | undefined {
+  if (exchanges === 0) return undefined;
+  const share = `${((100 * errors) / exchanges).toFixed(1)} %`;
+  return errors_without_run === 0 ? share : `${share}, ${formatNumber(errors_without_run)} without a run`;
 }
 
 function Health({ stats: { status, exchanges, uptime_s } }: { stats: Stats }) {

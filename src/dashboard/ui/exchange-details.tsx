@@ -1,4 +1,4 @@
-/** The exchange of a turn: facts, headers and raw bodies. It is read when the reader opens it. Browser. */
+/** An exchange: facts, headers and raw bodies. It is read when the reader opens it. Browser. */
 import { useState } from 'preact/hooks';
 import { call, send } from '../core/api.ts';
 import type { CapturedTurn } from '../core/captured.ts';
@@ -14,7 +14,13 @@ type Exchange = Reply<'GET /capture/exchanges/{id}'>;
 /** Shown bytes of a body; the download has the rest. */
 const SHOWN_BYTES = 300_000;
 
-export function ExchangeDetails({ turn }: { turn: CapturedTurn }) {
+/** What the closed details show of an exchange. */
+type ShownTurn = Pick<
+  CapturedTurn,
+  'exchange_id' | 'status' | 'provider' | 'shape' | 'seq' | 'method' | 'path'
+>;
+
+export function ExchangeDetails({ turn }: { turn: ShownTurn }) {
   const [isOpen, setOpen] = useState(false);
   const { exchange_id, status, provider, shape, seq } = turn;
   return (
