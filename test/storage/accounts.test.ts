@@ -6,6 +6,7 @@ import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { invitationStatus } from '../../src/domain/account.ts';
 import type { Role } from '../../src/domain/role.ts';
+import { TableKeyWork } from '../../src/storage/accounts/keys.ts';
 import { TableAccounts } from '../../src/storage/accounts/table-accounts.ts';
 import { LmdbTables } from '../../src/storage/lmdb/tables.ts';
 import { MemoryTables } from '../../src/storage/memory/tables.ts';
@@ -25,6 +26,22 @@ beforeEach(() => {
 afterEach(() => {
   rmSync(folder, { recursive: true, force: true });
 });
+
+function makeKey(number: number, expires_at: string | null) {
+  return {
+    id: `key_${number}`,
+    org_id: 'org',
+    project_id: null,
+    name: 'ci',
+    hash: `hash of ${number}`,
+    prefix: 'svc',
+    last4: '1234',
+    created_by: null,
+    created_at: new Date(NOW).toISOString(),
+    expires_at,
+    revoked_at: null,
+  };
+}
 
 describe.each([
   { name: 'LMDB', open: (): Tables => new LmdbTables(join(folder, 'main.mdb'), 'disk') },
@@ -180,6 +197,30 @@ describe.each([
       invitation.id,
     ]);
     expect(accounts.invitations.find('org_b', next.invitation.id)).toBeUndefined();
+  });
+
+  it('refuse a key beyond 5,000 until an earlier key has ended, and read no list of keys before', async () => {
+    const insert = (first: number, last: number, expires_at: string | null = null) =>
+      accounts.transact((tx) => {
+        for (let key = first; key <= last; key++) tx.keys.insert(makeKey(key, expires_at));
+      });
+    await insert(1, 2, new Date(NOW).toISOString());
+    await insert(3, 4_999);
+    // With room for one more key, an insert reads no list of keys.
+    await tables.transact((tx) => {
+      const range = () => {
+        throw new Error('a range is read');
+      };
+      const work = { get: tx.get.bind(tx), write: tx.write.bind(tx), range };
+      new TableKeyWork(work).insert(makeKey(5_000, null));
+    });
+    // Two keys have expired.
+    await insert(5_001, 5_002);
+    await expect(insert(5_003, 5_003)).rejects.toMatchObject({ code: 'conflict' });
+    const revoked_at = new Date(NOW).toISOString();
+    await accounts.transact(({ keys }) => keys.end('key_3', { revoked_at }));
+    await insert(5_003, 5_003);
+    expect(accounts.keys.countLive('org', null, NOW)).toBe(5_000);
   });
 
   it('log changes with actor, action and address for each organization', async () => {

@@ -103,8 +103,9 @@ export class TableKeyWork extends TableKeyReads implements KeyWork {
 
   insert(record: KeyRecord): void {
     const { org_id, project_id, id, created_at } = record;
-    forgetExpired(this.#tx, org_id, Date.parse(created_at));
-    requireRoom(this.countLive(org_id, null, 0), KEYS_PER_ORG_MAX, 'keys');
+    // All keys of an organization are counted. With fewer keys than the limit there is room, and no key must be read.
+    if (countRows(this.#tx, API_KEYS_OF_ORG, [org_id]) >= KEYS_PER_ORG_MAX)
+      requireRoom(forgetExpired(this.#tx, org_id, Date.parse(created_at)), KEYS_PER_ORG_MAX, 'keys');
     this.#tx.write({ op: 'put', table: BY_HASH, row: [record.hash], value: record });
     this.#tx.write({ op: 'put', table: HASHES, row: [record.id], value: record.hash });
     this.#tx.write({ op: 'put', table: API_KEYS_OF_ORG, row: [org_id, id], value: null });
@@ -162,9 +163,15 @@ function liveRow({ org_id, project_id, id }: KeyRecord) {
   return [org_id, project_id ?? '', id];
 }
 
-/** Removes the rows of expired keys from LIVE, so that these keys no longer count towards the maximum. */
-function forgetExpired(transaction: TableTransaction, org_id: string, nowMs: number): void {
+/**
+ * Removes the rows of expired keys from LIVE, so that these keys no longer count towards the maximum.
+ * @returns the number of the other rows
+ */
+function forgetExpired(transaction: TableTransaction, org_id: string, nowMs: number): number {
+  let left = 0;
   for (const { row, value } of [...transaction.range<string | null>(LIVE, { prefix: [org_id] })]) {
     if (value !== null && Date.parse(value) <= nowMs) transaction.write({ op: 'remove', table: LIVE, row });
+    else left++;
   }
+  return left;
 }
