@@ -6,6 +6,7 @@ import { keepEqual } from '../../src/dashboard/core/keep-equal.ts';
 import { writeMarkdown } from '../../src/dashboard/core/markdown.ts';
 import { listProblems } from '../../src/dashboard/core/problems.ts';
 import { choose, chosenOf, hasField } from '../../src/dashboard/core/query-choice.ts';
+import { linkTurns } from '../../src/dashboard/core/turn-links.ts';
 import { layOutWaterfall } from '../../src/dashboard/core/waterfall.ts';
 
 it('keepEqual reuses the objects of a former value whose content is unchanged', () => {
@@ -245,6 +246,30 @@ it('calls that a client repeats are recognized, so that their results are shown 
     { content: [call('answered')], messages_added: [{ role: 'assistant', content: [call('repeated')] }] },
   ];
   expect([...findCalls(turns as never)].sort()).toEqual(['answered', 'repeated']);
+});
+
+it('a turn that was added changes only the links of the turns that it completes', () => {
+  const call = (id: string) => ({ type: 'tool_call', id, name: 'read', input: {} });
+  const result = (id: string) => ({ type: 'tool_result', call_id: id, content: [], is_error: false });
+  const turn = (exchange_id: number, calls: string[], results: string[]) => ({
+    exchange_id,
+    content: calls.map(call),
+    messages_added: [{ role: 'user', content: results.map(result) }],
+  });
+  const turns = [turn(1, ['a', 'b'], []), turn(2, ['c'], ['a', 'b', 'elsewhere']), turn(3, [], ['c'])];
+  const first = linkTurns(turns.slice(0, 2) as never);
+  const second = linkTurns(turns as never, first);
+  expect(second.get(1)).toBe(first.get(1));
+  expect([...second.get(1)!.results.keys()]).toEqual(['a', 'b']);
+  // The result of the call has arrived.
+  expect([...first.get(2)!.results.keys()]).toEqual([]);
+  expect([...second.get(2)!.results.keys()]).toEqual(['c']);
+  expect([...second.get(2)!.calls]).toEqual(['a', 'b']);
+  expect([...second.get(3)!.calls]).toEqual(['c']);
+  // A result whose call was in no turn is found when the call arrives.
+  const late = linkTurns([...turns, turn(4, ['elsewhere'], [])] as never, second);
+  expect([...late.get(2)!.calls]).toEqual(['a', 'b', 'elsewhere']);
+  expect([1, 3].map((id) => late.get(id) === second.get(id))).toEqual([true, true]);
 });
 
 it('unknown tokens are shown as a dash', () => {

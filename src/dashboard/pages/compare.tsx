@@ -7,13 +7,14 @@ import { useMemo, useState } from 'preact/hooks';
 import { readForkTags, VERIFY_TAGS } from '../../domain/fork-tags.ts';
 import { filterOf, setFilters } from '../core/address.ts';
 import { call } from '../core/api.ts';
-import { type CapturedRun, type CapturedTurn, findCalls, findResults, tokensIn } from '../core/captured.ts';
+import { type CapturedRun, type CapturedTurn, tokensIn } from '../core/captured.ts';
 import { type ComparedTurns, compareTurns, type Fork } from '../core/comparison.ts';
 import { ConversationReader, type ReadConversation } from '../core/conversation-reader.ts';
 import { countOf, formatNumber, formatShort, formatSpan } from '../core/format.ts';
 import { hrefOfCaptured } from '../core/listed-runs.ts';
 import { formatUsd } from '../core/money.ts';
 import { type Resource, useResource } from '../core/resource.ts';
+import { linkTurns } from '../core/turn-links.ts';
 import { Badge, PageHead, Time } from '../ui/basics.tsx';
 import { Cost } from '../ui/cost.tsx';
 import { Empty, Failed, Loaded, Skeleton } from '../ui/states.tsx';
@@ -331,7 +332,7 @@ type SideContext = ReturnType<typeof contextOf>;
 
 function contextOf({ run: { run_id }, turns }: ReadConversation) {
   const missing = turns.length === 0 ? 'Nothing of this run was captured.' : 'This run has ended.';
-  return { run_id, missing, results: findResults(turns), calls: findCalls(turns) };
+  return { run_id, missing, links: linkTurns(turns) };
 }
 
 function Side({
@@ -356,8 +357,7 @@ function Side({
         <TurnView
           turn={turn}
           at={at}
-          results={context.results}
-          calls={context.calls}
+          links={context.links.get(turn.exchange_id)!}
           has_several={false}
           href={hrefOfCaptured(context.run_id, { turn: String(turn.exchange_id) })}
         />

@@ -1,8 +1,9 @@
 /** A captured run's conversation, turn by turn. Browser. */
-import { useMemo } from 'preact/hooks';
-import { type CapturedRun, type CapturedTurn, findCalls, findResults } from '../core/captured.ts';
+import { useMemo, useRef } from 'preact/hooks';
+import type { CapturedRun, CapturedTurn } from '../core/captured.ts';
 import type { ReadConversation } from '../core/conversation-reader.ts';
 import { findGaps } from '../core/problems.ts';
+import { linkTurns, type TurnLinks } from '../core/turn-links.ts';
 import { ExchangeRow } from './being-indexed.tsx';
 import { type CacheLook, RunCache } from './cache-finding.tsx';
 import { GoToTurn, RunKeys } from './run-keys.tsx';
@@ -49,8 +50,9 @@ function Transcript({
   read: ReadConversation;
   looks: ReadonlyMap<number, CacheLook>;
 }) {
-  const results = useMemo(() => findResults(turns), [turns]);
-  const calls = useMemo(() => findCalls(turns), [turns]);
+  const known = useRef(new Map<number, TurnLinks>());
+  const links = useMemo(() => linkTurns(turns, known.current), [turns]);
+  known.current = links;
   const conversations = new Set(turns.map(({ conversation }) => conversation).filter((name) => name !== null))
     .size;
   return (
@@ -61,8 +63,7 @@ function Transcript({
           <TurnView
             turn={turn}
             at={at}
-            results={results}
-            calls={calls}
+            links={links.get(turn.exchange_id)!}
             has_several={conversations > 1}
             look={looks.get(turn.exchange_id)}
           />

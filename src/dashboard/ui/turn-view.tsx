@@ -3,6 +3,7 @@ import { hrefHere } from '../core/address.ts';
 import { blocksOf, type CapturedTurn, type Message, tokensIn } from '../core/captured.ts';
 import { countOf, formatClock, formatNumber, formatShort, formatSpan } from '../core/format.ts';
 import { memo } from '../core/memo.ts';
+import type { TurnLinks } from '../core/turn-links.ts';
 import { Badge } from './basics.tsx';
 import { type BlockContext, Blocks } from './blocks.tsx';
 import { CacheFinding, type CacheLook } from './cache-finding.tsx';
@@ -15,9 +16,7 @@ interface TurnProps {
   turn: CapturedTurn;
   /** Index of the turn in the run, from 0 on. */
   at: number;
-  results: BlockContext['results'];
-  /** Ids of the calls in the run. The result of such a call is shown with the call. */
-  calls: ReadonlySet<string>;
+  links: TurnLinks;
   /** Whether the run contains several conversations. */
   has_several: boolean;
   /** How the turn used the provider's prompt cache; absent if unknown. */
@@ -27,10 +26,10 @@ interface TurnProps {
 }
 
 /** Shows one turn. The turn is drawn again only if one of its properties is another object. */
-export const TurnView = memo(({ turn, at, results, calls, has_several, look, href }: TurnProps) => {
-  const context = { exchange_id: turn.exchange_id, results };
+export const TurnView = memo(({ turn, at, links, has_several, look, href }: TurnProps) => {
+  const context = { exchange_id: turn.exchange_id, results: links.results };
   const added = turn.messages_added
-    .map((message) => withoutPlaced(message, calls))
+    .map((message) => withoutPlaced(message, links.calls))
     .filter((value) => value !== null);
   return (
     <article
