@@ -93,8 +93,8 @@ export class BodyMemory {
   }
 
   /**
-   * Whether a batch may keep the cell: it belongs to this memory, and the capture process can read it if that process
-   * maps any memory.
+   * Whether a batch may keep the cell instead of copying its bytes: the cell is one of this memory's. If there is
+   * mapped memory, all these cells are in it, so the capture process can read them.
    */
   has(cell: Uint8Array): boolean {
     return this.#cuts.has(cell);

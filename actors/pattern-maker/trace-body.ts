@@ -21,7 +21,7 @@ export async function packTrace(trace: Trace): Promise<Uint8Array> {
   return compress(Buffer.from(JSON.stringify(trace)), { params });
 }
 
-/** Unpacks a trace. @throws Error if the bytes are not a packed trace, or exceed the limit when decompressed */
+/** Unpacks a trace. @throws Error if the bytes are not compressed JSON, or exceed the limit when decompressed */
 export async function unpackTrace(bytes: Uint8Array): Promise<Trace> {
   const json = await decompress(bytes, { maxOutputLength: QUEUED_TRACE_BYTES });
   return JSON.parse(json.toString()) as Trace;
