@@ -1,8 +1,9 @@
 /**
- * Releases memory when a thread has become quiet after work: free parts of caches and pools
- * (std/spare-memory.ts), V8's garbage, and pages that the C library keeps for later allocations.
- * Otherwise V8 and glibc keep most of this memory, and a process stays as large as it was at its
- * busiest time. Server threads, capture process, capture reader.
+ * Releases memory when a thread has become quiet after work. Otherwise V8 and glibc keep most of this memory, and a
+ * process stays as large as it was at its busiest time. A watch always releases the free parts of its thread's caches
+ * and pools (std/spare-memory.ts). Options say whether it also releases V8's garbage, and pages that the C library
+ * keeps for later allocations. With both options it also releases such pages now and then while the thread is busy.
+ * Server threads, main thread, capture process, capture reader, OpenTelemetry export process.
  */
 import { performance } from 'node:perf_hooks';
 import { setFlagsFromString } from 'node:v8';
@@ -25,8 +26,9 @@ const BUSY_LOOKS = 6;
 
 interface QuietWatchOptions {
   /**
-   * Whether V8 collects all garbage, and whether pages are returned while the thread is busy, too (only with `trims`).
-   * The thread then does nothing else for up to some hundred milliseconds, so threads that serve do neither.
+   * Whether V8 collects all garbage when the thread is quiet. If `trims` is set as well, pages are returned while the
+   * thread is busy, too. Either takes up to some hundred milliseconds, in which the thread does nothing else. So threads
+   * that serve do not set this option.
    */
   collects: boolean;
   /**

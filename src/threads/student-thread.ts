@@ -43,8 +43,8 @@ const STUDENT_LOAD_MS = 120_000;
  */
 const STUDENT_PING_MS = 5_000;
 /**
- * How long a start of the service waits for the student before the servers listen. The upstream
- * answers runs that begin before the student is loaded.
+ * How long a start of the service waits for the student before the servers listen. Until the student is
+ * loaded, the upstream answers.
  */
 const STUDENT_START_MS = 5_000;
 /** How long the statistics wait for the student's report. */
