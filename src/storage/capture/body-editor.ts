@@ -48,7 +48,7 @@ interface ScanSpan {
   to: number;
   before: readonly Edit[];
   after: readonly Edit[];
-  /** Whether attachments stay in the body, also outside the range. */
+  /** True: the base kept all its attachments in the body, so this body does, too. False: `editSpan` decides. */
   keeps_files: boolean;
 }
 

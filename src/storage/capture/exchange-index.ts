@@ -310,7 +310,7 @@ export class ExchangeIndex {
     return { facts, gone, links, used: this.#early.listDone(), indexed };
   }
 
-  /** Makes the changed blocks of the file, in which a summary was corrected. */
+  /** Returns the stored blocks that contain a corrected summary, with the corrections applied, by key. */
   #correctBlocks(): Map<number, IndexedSummary[]> {
     const blocks = new Map<number, IndexedSummary[]>();
     for (const [id, correction] of this.#corrections) {

@@ -139,8 +139,8 @@ export function checkDatabase(path: string): void {
 }
 
 /**
- * Interval of the checkpoints of `runs.mdb`. In a power failure, the commits of this time plus the time of the sync may
- * be lost.
+ * Interval of the checkpoints of `runs.mdb`. A power failure loses the commits since the last complete checkpoint began:
+ * usually those of one interval and of one sync; if syncs take longer than the interval, those of two syncs.
  */
 const CHECKPOINT_EVERY_MS = 1_000;
 

@@ -52,7 +52,7 @@ export class MemoryLive implements LiveTruth {
     return new MemoryLiveSession(this, box);
   }
 
-  /** Simulates a crash of the database: only the reserved ids are kept. */
+  /** Simulates a crash of the database: only the reserved ids remain, and the epoch of the rates, raised by one. */
   crash(): void {
     for (const [org, { head }] of this.orgs) this.reserved.set(org, head.last_id + ID_BLOCK);
     this.orgs.clear();
