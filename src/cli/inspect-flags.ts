@@ -81,7 +81,7 @@ export function readInspectFlags(argv: string[], nowMs: number): InspectFlags | 
     throw new UsageError('--raw writes bytes, so it cannot be used with --json');
   if (values.run !== undefined && values.exchange !== undefined) {
     throw new UsageError(
-      '--run and --exchange cannot be combined: an exchange has one number in the whole database',
+      '--run and --exchange cannot be combined: exchange numbers are unique in the database, so --exchange needs no --run',
     );
   }
   if (values.step !== undefined && (values.run !== undefined || values.exchange !== undefined))

@@ -23,7 +23,7 @@ export interface CliIo {
 /** Exit statuses that commands return: done, failed, wrong use. A wrong value in the configuration exits with 78. */
 export const EXIT = { done: 0, failed: 1, usage: 2 } as const;
 
-/** Wrong use of a command. It prints one line, then where to read more, and exits with 2. */
+/** Wrong use of a command. `runUnderstudy` prints the message and where to read more, and returns 2. */
 export class UsageError extends Error {
   readonly exit_code = EXIT.usage;
 }

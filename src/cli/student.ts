@@ -357,7 +357,7 @@ async function showVersion(place: Place, wanted: number | null): Promise<number>
 async function readKept(directory: string, version: number): Promise<{ manifest: StudentManifest }> {
   const kept = (await listVersions(directory)).find((candidate) => candidate.version === version);
   if (kept === undefined)
-    throw new OrderError(`${directory}: keeps no version ${version}; see understudy student list`);
+    throw new OrderError(`${directory}: version ${version} is not kept; see understudy student list`);
   if (kept.manifest === null) throw new OrderError(kept.problem);
   return { manifest: kept.manifest };
 }

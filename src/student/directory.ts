@@ -398,7 +398,7 @@ async function readVersion(directory: string, version: number): Promise<StudentM
   if (manifest !== null) return manifest;
   const serving = await findManifest(directory);
   if (serving?.version === version) return serving;
-  throw new StudentDirectoryError('missing', directory, `keeps no version ${version}`);
+  throw new StudentDirectoryError('missing', directory, `version ${version} is not kept`);
 }
 
 function nameVersion(version: number): string {

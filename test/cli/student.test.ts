@@ -100,8 +100,8 @@ describe('versions', () => {
     await refuse(1, 'no such directory', 'suspend', '--all');
     expect(existsSync(directory)).toBe(false);
     await publish('one');
-    await refuse(1, 'keeps no version 7', 'show', '7');
-    await refuse(1, 'keeps no version 7', 'publish', '7');
+    await refuse(1, 'version 7 is not kept', 'show', '7');
+    await refuse(1, 'version 7 is not kept', 'publish', '7');
     await publish('two');
     writeFileSync(join(directory, 'manifest.v1.json'), '{');
     await refuse(1, 'not JSON', 'publish', '1');
