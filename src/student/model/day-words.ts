@@ -49,8 +49,8 @@ export const DAY_READINGS: readonly DayReading[] = [
 ];
 
 /**
- * The constant that equals a reading that was stored with a rule. Students of earlier versions stored no year, and read
- * dates without their year nearly as `near`.
+ * Returns the constant that equals a reading stored with a rule. Readings that earlier versions stored have no `year`;
+ * those versions read a date without a year almost as `near` does.
  */
 export function knownReading({ is_day_first, is_next_week, year = 'near' }: Partial<DayReading>): DayReading {
   return DAY_READINGS.find(
@@ -132,7 +132,8 @@ export function findDayPlaces(whole: string, today: number | null): DayPlace[] {
 }
 
 /**
- * The days that places of a text name. '' takes the place of a date that does not exist in the year that it would have.
+ * Spells the days that the places name; '' for a date that does not exist in the year chosen for it, such as 29
+ * February.
  */
 export function readDays(places: readonly DayPlace[], reading: DayReading): string[] {
   return places.map(({ read }) => spellDay(read(reading)));

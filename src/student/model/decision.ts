@@ -93,8 +93,9 @@ export type StudentDecision =
     };
 
 /**
- * Whether another answer to a step is equivalent to the student's. `knowsRest`: the caller checks with the rest of the run
- * whether lookups came in another order.
+ * Whether another answer to a step is equivalent to the student's. `knowsRest`: the caller knows the rest of the run,
+ * and itself checks there whether the same lookups only came in another order. Answers then do not count as equivalent
+ * merely because they may differ in this order.
  */
 export type JudgeAnswer = (other: readonly StudentBlock[], knowsRest?: boolean) => boolean;
 

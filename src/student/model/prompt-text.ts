@@ -60,7 +60,7 @@ export function hashesOf(block: readonly string[]): Float64Array {
   return hashes;
 }
 
-/** A 53-bit hash: equal for texts that differ only in the amount of white space between words. */
+/** A 53-bit hash. It ignores white space at both ends, and the kind and amount of white space between words. */
 function hashSentence(text: string): number {
   let low = 0x811c9dc5;
   let high = 0x9e3779b9;

@@ -458,7 +458,7 @@ export class Student {
   /**
    * Whether another answer to a step is equivalent to the student's proposal (equivalence.ts): both answers say the
    * same, or golden runs use them interchangeably. False for a proposal without an answer.
-   * @param knowsRest whether the caller checks with the rest of the run whether lookups came in another order
+   * @param knowsRest whether the caller itself checks in the rest of the run whether lookups only came in another order
    */
   agrees(
     step: StepDigest,
