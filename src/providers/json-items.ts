@@ -1,6 +1,6 @@
 /**
- * Finds the items of the list in which a request body holds its conversation, by their places in the body. Nothing else
- * of the body is read. Pure; capture process with its sealing thread, command line.
+ * Finds where the items of a request body's conversation list begin and end, without parsing the body. Of the body's
+ * members it reads only the names; it skips the values. Pure; capture process with its sealing thread, command line.
  */
 
 /** The list of a body: where it is, and where its items end. */
@@ -28,7 +28,7 @@ const CLOSE_BRACE = 0x7d;
 
 /** The names under which the wires hold a conversation. */
 const LISTS: readonly string[] = ['messages', 'contents', 'input'];
-/** Longest name of a member that is read. */
+/** Longest name of a member that is compared with LISTS. */
 const NAME_BYTES = 16;
 /**
  * The end of a string longer than this is found with `indexOf`. Such a call costs as much as comparing this many bytes.

@@ -124,7 +124,7 @@ export interface Wire<S extends ApiShape = ApiShape> {
   readonly served: S extends RelegationWire ? ServedForm : null;
 }
 
-/** Makes a request whose answer the provider does not keep, as most are. */
+/** Makes the usual kind of request: no embedding, and the provider does not keep its answer. */
 export function plainRequest(normal: NormalRequest): WireRequest {
   return { normal, is_kept: false, kept_in: null, embeds: false };
 }

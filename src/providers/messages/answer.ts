@@ -192,8 +192,8 @@ function addDelta(block: JsonObject, { type: _kind, ...fields }: JsonObject): Js
 
 /**
  * Merges counts into the usage so far. In a stream, message_start contains the first counts, and message_delta
- * cumulative counts, which replace the first counts. With compaction, the top-level counts cover only the last
- * iteration, but the bill covers all.
+ * cumulative counts, which replace the first counts. With `iterations` (compaction), the top-level counts may leave
+ * some iterations out, although all are billed. So the counts of the iterations are added up.
  */
 function readUsage(value: unknown, usage: TokenUsage): void {
   const from = asObject(value);
