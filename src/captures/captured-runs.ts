@@ -17,7 +17,7 @@ import type { GoldenReason } from '../domain/golden.ts';
 import type { Prices } from '../domain/price.ts';
 import type { ReportedRun } from '../domain/reported-run.ts';
 import {
-  areOverruled,
+  isGoldenWith,
   isUnmarked,
   NO_MARKS,
   NO_WORDS,
@@ -977,7 +977,7 @@ export class CapturedRuns {
    */
   #isJudged({ verdict, judged_id, tally }: ListedRun, markOf: MarkReader = this.#presentMark): boolean {
     if (verdict === null || judged_id !== tally.last_id) return false;
-    if (verdict.is_whole || !areOverruled(verdict.reasons, MARKED_GOOD)) return true;
+    if (verdict.is_whole || !isGoldenWith(verdict.reasons, MARKED_GOOD)) return true;
     return markOf(tally.summary.run_id!).mark !== 'good';
   }
 
@@ -1069,7 +1069,7 @@ export class CapturedRuns {
     const { listed } = run;
     if (listed === null) return false;
     const isJudged = this.#isJudged(listed, this.#quickMark) && listed.verdict!.golden !== null;
-    const isGolden = areOverruled(isJudged ? listed.verdict!.reasons : [], quickOutcomeOf(run, this.#said));
+    const isGolden = isGoldenWith(isJudged ? listed.verdict!.reasons : [], quickOutcomeOf(run, this.#said));
     return isJudged || !isGolden ? isGolden : null;
   }
 

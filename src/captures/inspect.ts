@@ -91,7 +91,7 @@ export interface RunSummary {
   last_seq: number | null;
   /** Ranges of missing seq, both ends included. */
   gaps: [from: number, to: number][];
-  /** Outcome of the finished monitored run with this run's id; null without one. */
+  /** Outcome of the finished monitor run with this run's id; null: no outcome counts for this run (run-words.ts). */
   outcome: string | null;
   /** A person's mark; null without one. */
   mark: RunMark | null;

@@ -182,7 +182,7 @@ export interface CapturedRunRow {
   aborted: number;
   /** Ranges of missing x-svc-seq values, with both ends. */
   gaps: [from: number, to: number][];
-  /** Outcome of the finished monitor run with the same id; null without one. */
+  /** Outcome of the finished monitor run with the same id; null: no outcome counts for this run (run-words.ts). */
   outcome: string | null;
   /** A person's mark; null: none. */
   mark: RunMark | null;

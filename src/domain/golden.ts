@@ -99,7 +99,7 @@ export interface GoldenReason {
 
 /**
  * Makes the reason against a run if the finished monitor run with its id has another outcome than success.
- * @param outcome null: there is no finished monitor run with the id
+ * @param outcome null: no outcome counts for the run
  * @returns null: there is no reason
  */
 export function judgeOutcome(outcome: string | null): GoldenReason | null {

@@ -145,8 +145,10 @@ export function weighWords(
   return { golden: reasons.length === 0, reasons, overruled: all.filter(isOverruled) };
 }
 
-/** Whether {@link weighWords} leaves no reason; for tests of many runs, because it allocates nothing. */
-export function areOverruled(
+/**
+ * Whether the run is golden according to {@link weighWords}. Allocates nothing, so it suits a filter over many runs.
+ */
+export function isGoldenWith(
   found: readonly GoldenReason[],
   { outcome, mark }: Pick<RunWords, 'outcome' | 'mark'>,
 ): boolean {

@@ -1,7 +1,7 @@
 /** The verdict on a captured run, with a reported outcome and a person's mark. */
 import { describe, expect, it } from 'vitest';
 import type { GoldenCode, GoldenReason } from '../../src/domain/golden.ts';
-import { areOverruled, changeMarks, NO_MARKS, RUN_TAGS, weighWords } from '../../src/domain/run-mark.ts';
+import { changeMarks, isGoldenWith, NO_MARKS, RUN_TAGS, weighWords } from '../../src/domain/run-mark.ts';
 
 const reason = (code: GoldenCode): GoldenReason => ({ code, words: code });
 const codes = (reasons: readonly GoldenReason[]) => reasons.map(({ code }) => code);
@@ -36,13 +36,13 @@ describe('weighWords', () => {
     expect(kept.golden).toBe(false);
   });
 
-  it('agrees with areOverruled', () => {
+  it('agrees with isGoldenWith', () => {
     const found = [[], ['failed_call'], ['failed_call', 'truncated'], ['unlinked']] as const;
     for (const codes of found)
       for (const outcome of [null, 'success', 'failure: Error'])
         for (const mark of [null, 'good', 'bad'] as const) {
           const reasons = codes.map(reason);
-          expect(areOverruled(reasons, { outcome, mark })).toBe(
+          expect(isGoldenWith(reasons, { outcome, mark })).toBe(
             weighWords(reasons, { outcome, mark }).golden,
           );
         }
