@@ -770,8 +770,8 @@ class Labelling {
   }
 
   /**
-   * Assigns answers without a class to a class whose calls they make, if all their other calls are lookups and nothing
-   * in the step predicts these lookups.
+   * Assigns answers without a class to a class whose calls they make, if all their other calls are lookups. The class
+   * must call no final tool, enough runs must have such answers, and nothing in the step may predict these lookups.
    * @returns the tools of the lookups, by label
    */
   #assignLooks(ofStep: Int16Array, labels: readonly number[]): LooksBeside[] {

@@ -6,7 +6,10 @@ export const DISTILL_BOUNDS = {
   steps: 20_000,
   steps_per_run: 1_000,
   steps_bytes: 32 << 20,
-  /** After this many consecutive runs that no agent needs, older runs are not read. */
+  /**
+   * A round reads no older runs after this many consecutive runs that it could not use: runs that began before the
+   * round's earliest time, runs of agents that have enough newer ones, and, once any agent has enough, unusable runs.
+   */
   passed_over: 50_000,
   /**
    * Maximum number of times that a round starts again after it ran out of memory, each time with half of these bounds.
