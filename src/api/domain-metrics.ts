@@ -27,7 +27,7 @@ const DOMAIN_COUNTERS: readonly DomainCounter[] = [
     kind: 'run',
     counter: 'steps',
     name: 'steps',
-    help: 'Scored steps of runs; a repeated step counts once',
+    help: 'Scored steps of runs; a step that is sent again is not counted again',
     by: null,
   },
   {

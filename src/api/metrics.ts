@@ -718,7 +718,7 @@ function addLedger(registers: Registry[], total: LedgerTotal | null): void {
   if (total.saved_usd === null) return;
   new Gauge({
     name: 'understudy_relegation_ledger_saved_usd',
-    help: 'Estimated saving over the days in the ledger, in dollars: what the upstream would have charged in addition without the student; negative: the student cost more than it saved',
+    help: 'Estimated net saving over the days in the ledger, in dollars: what the upstream would have charged for the served steps, minus the costs of the student’s service and of late take-overs; negative: the student cost more than it saved',
     registers,
   }).set(total.saved_usd);
 }

@@ -178,7 +178,7 @@ function readReportedQuery(q: string | null | undefined): RunQuery {
   const query = readRunQuery(q);
   const missing = listMissingFields(query);
   if (missing.length > 0)
-    throw queryViolation(`reported runs have no ${missing.map((field) => `${field}:`).join(', ')}`, q!);
+    throw queryViolation(`these fields exist only for captured runs: ${missing.join(', ')}`, q!);
   return query;
 }
 

@@ -154,12 +154,14 @@ const capturedRun = z
     errors: z
       .int()
       .describe('Calls without a complete answer or with a status of 400 and above, and failed tool calls'),
-    aborted: z.int().describe('Exchanges that the client or the upstream aborted'),
+    aborted: z.int().describe('Exchanges that the client, the upstream or the gateway ended early'),
     gaps: z.array(z.tuple([z.int(), z.int()])).describe('Ranges of missing x-svc-seq values, with both ends'),
     outcome: z
       .string()
       .nullable()
-      .describe('Outcome of the finished monitor run with the same id; null: there is no such run'),
+      .describe(
+        'Outcome of the finished reported run with the same id; null: no such run has finished, or the outcomes of its organization do not count for captures',
+      ),
     ...markFields,
     request_tags: z.array(z.string()).describe('Tags from the header `x-svc-tags` of the requests'),
     keys: z
@@ -197,7 +199,7 @@ const exchangeBeingIndexed = z
     served_by: z.enum(['upstream', 'student']).describe('Who answered'),
     status: z.int().describe('0: no answer came'),
     failed: z.boolean().describe('No answer, or a status of 400 and above'),
-    aborted: z.boolean().describe('The client or the upstream aborted the exchange'),
+    aborted: z.boolean().describe('The client, the upstream or the gateway ended the exchange early'),
     started_at: z.string(),
     duration_ms: z.number(),
     request_bytes: z.int().describe('Length of the request’s body on the wire'),
@@ -316,7 +318,7 @@ const capturedTurn = z
       .describe('From the request to the head of the answer; null: no answer came'),
     latency_ms: z.number().describe('From the request to the end of the answer'),
     failed: z.boolean().describe('No answer, or a status of 400 and above'),
-    aborted: z.boolean().describe('The client or the upstream aborted the exchange'),
+    aborted: z.boolean().describe('The client, the upstream or the gateway ended the exchange early'),
     end_cause: endCause
       .nullable()
       .describe('Who ended the exchange, and why; null: the exchange succeeded, or the cause is unknown'),
@@ -493,7 +495,7 @@ const ledgerFields = {
     .number()
     .nullable()
     .describe(
-      'Estimated saving in dollars: what the upstream would have charged in addition. Negative: the student cost more than it saved; null: unknown',
+      'Estimated net saving in dollars: what the upstream would have charged for the served steps, minus the costs of the student’s service and of late take-overs. Negative: the student cost more than it saved; null: unknown',
     ),
   unpriced: z.int().describe('Served turns that `saved_usd` leaves out, because no price is known'),
   guessed: z
@@ -598,7 +600,7 @@ const capturedActivity = z
           path: z.string().describe("The request's path"),
           provider: z.string().describe('Label of the upstream'),
           status: z.int().describe('0: no answer came'),
-          aborted: z.boolean().describe('The client or the upstream aborted the exchange'),
+          aborted: z.boolean().describe('The client, the upstream or the gateway ended the exchange early'),
         }),
       )
       .describe('The newest exchanges of `errors_without_run`, newest first, at most 20'),

@@ -1,4 +1,7 @@
-/** Lists as files: CSV, JSON lines, Parquet, and runs as OTLP (docs/export.md). Data; any thread. */
+/**
+ * The endpoints that export lists as files: CSV, JSON lines or Parquet; captured runs also as OTLP (docs/export.md).
+ * Data; any thread.
+ */
 import { z } from 'zod';
 import { ID_CHARACTERS } from '../limits.ts';
 import { CAPTURES } from './captures.ts';

@@ -66,7 +66,11 @@ export const PROFILES = {
     body: profileBody,
     replies: {
       200: { description: 'The whole profile', schema: profileReply },
-      409: { description: 'A built-in profile has that name, or there are too many', schema: errorBody },
+      409: {
+        description:
+          'A built-in profile has that name, or the organization has the maximum number of profiles',
+        schema: errorBody,
+      },
     },
   }),
   deleteProfile: endpoint({

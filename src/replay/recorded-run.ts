@@ -33,7 +33,7 @@ export interface RecordedExchange {
   model: string | null;
   first_byte_ms: number;
   duration_ms: number;
-  /** Whether the client or the upstream aborted the exchange. */
+  /** Whether the client, the upstream or the gateway ended the exchange early. */
   aborted: boolean;
   /** Why the exchange cannot be replayed; '' if it can. */
   problem: string;

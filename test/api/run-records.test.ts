@@ -187,7 +187,10 @@ describe('a query over runs', () => {
       expect([status, body.detail[0].ctx.word]).toEqual([422, word]);
     }
     const { status, body } = await api.get(`${RUNS}?q=tool:x`);
-    expect([status, body.detail[0].msg]).toEqual([422, 'Value error, reported runs have no tool:']);
+    expect([status, body.detail[0].msg]).toEqual([
+      422,
+      'Value error, these fields exist only for captured runs: tool',
+    ]);
     expect((await api.get(`${RUNS}?q=sort:steps&cursor=WzFd`)).status).toBe(422);
   });
 });

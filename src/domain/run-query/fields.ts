@@ -59,7 +59,7 @@ const NUMBER_FIELDS = {
   steps: 'Reported steps',
   exchanges: 'Requests with their answers',
   errors: 'Failed calls, and results of tools that failed',
-  aborted: 'Exchanges that the client or the upstream cut short',
+  aborted: 'Exchanges that the client, the upstream or the gateway ended early',
   score: 'The highest total score of the monitors, 0 to 1',
   feedback: 'The feedback score, 0 to 1',
 } as const;
