@@ -40,7 +40,7 @@ export function StudentLedger({ rows }: { rows: readonly Entry[] }) {
   return (
     <Panel
       title="Ledger"
-      sub="By day (UTC): what the student served, what audits found wrong, and how much more the upstream would have charged."
+      sub="By day (UTC): what the student served, what audits found wrong, and the estimated net saving."
     >
       <Table
         label="Ledger"
