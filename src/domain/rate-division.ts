@@ -13,7 +13,10 @@ interface BoxPart {
   held: number;
 }
 
-/** The parts of one key by box. Each box changes its own entry only, and removes those of boxes that have gone. */
+/**
+ * The parts of one key by box. Each box changes its own entry only. It also removes the entries of boxes that have
+ * gone, and adds those of live boxes that are missing.
+ */
 export type RateDivision = ReadonlyMap<string, BoxPart>;
 
 /** All boxes together keep this part in equal shares, so that a box without demand answers its first requests. */
