@@ -66,7 +66,7 @@ function checkSettings(text: string): void {
   }
 }
 
-/** Whether the text already contains exactly the hooks with this command. */
+/** Whether Understudy's hooks in the text are already exactly those for this command. Other hooks are ignored. */
 function hasOurs(client: ClientName, text: string, command: string): boolean {
   const hooks = (readObject(text).hooks ?? {}) as Record<string, { hooks?: unknown }[]>;
   const found = Object.entries(hooks).flatMap(([event, groups]) =>
