@@ -47,7 +47,10 @@ const COPY_BELOW_BYTES = 8 * 1024;
 const TELL_DELAY_MS = 2;
 /** After this time, a tick reads no further slab, because the thread may also serve sockets. */
 const TURN_BUDGET_MS = 4;
-/** The counters have 32 bits; a larger difference would be ambiguous. */
+/**
+ * Upper limit of that bound. The bytes in flight are the difference of two 32-bit counters, read as a signed number; a
+ * larger difference would look negative.
+ */
 const IN_FLIGHT_CEILING_BYTES = 2 ** 31 - 1;
 
 const TYPES = [
