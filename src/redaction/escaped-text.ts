@@ -95,7 +95,7 @@ export function findEscapedSecrets(
   return found;
 }
 
-/** Whether the byte continues a word: everything except white space and unescaped quotation marks. */
+/** Whether the byte continues a word: any byte above 0x20, but `"` only after a backslash. */
 function isOfWord(bytes: Uint8Array, at: number, lowest: number): boolean {
   const byte = bytes[at]!;
   return byte > 0x20 && (byte !== QUOTE || (at > lowest && bytes[at - 1] === BACKSLASH));
