@@ -1,7 +1,7 @@
 /**
  * Measures what threads cost before the first request: `npm run bench -- start`. The figures are the processor time of
- * the start, the private memory and the idle processor time of the service with every engine and 1, 4 and 16 server
- * threads. With --before it alternates with another checkout. Own process.
+ * the start, the private memory and the idle processor time of the service with everything embedded and 1, 4 and 16
+ * server threads. With --before it alternates with another checkout. Own process.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
