@@ -412,8 +412,8 @@ function findSpan(text: string, span: Span, context: StepContext): string | unde
     if (!matchesBefore(tokens, i, left)) continue;
     let end = i + 1;
     if (span.by === 'name') {
-      if (!isCapital(text, tokens[i])) continue;
-      while (end < tokens.length && isCapital(text, tokens[end])) end++;
+      end = endOfName(text, tokens, i);
+      if (end === i) continue;
     } else if (span.by === 'between') {
       const limit = Math.min(tokens.length, i + BETWEEN_TOKENS);
       while (end <= limit && !matchesAt(tokens, end, span.right)) end++;
@@ -428,6 +428,21 @@ function findSpan(text: string, span: Span, context: StepContext): string | unde
     found = value;
   }
   return found;
+}
+
+/**
+ * Finds the end of the name that begins at a token: capitalised words, between which `&` may stand.
+ * @returns index after the name's last token; `at` if no name begins there
+ */
+function endOfName(text: string, tokens: readonly TextToken[], at: number): number {
+  if (!isCapital(text, tokens[at])) return at;
+  let end = at + 1;
+  for (;;) {
+    const isJoined = tokens[end]?.kind === 'sign' && tokens[end]!.key === '&';
+    const next = isJoined ? end + 1 : end;
+    if (!isCapital(text, tokens[next])) return end;
+    end = next + 1;
+  }
 }
 
 function isCapital(text: string, token: TextToken | undefined): boolean {
@@ -797,7 +812,7 @@ function spansAt(text: string, tokens: readonly TextToken[], from: number, to: n
     spans.push({ by: 'after', left: [keyAt(from - 1)] });
     if (from > 0) spans.push({ by: 'after', left: [keyAt(from - 2), keyAt(from - 1)] });
   }
-  if (isCapital(text, token) && isCapital(text, tokens[to]) && !isCapital(text, tokens[to + 1])) {
+  if (endOfName(text, tokens, from) === to + 1) {
     spans.push({ by: 'name', left: [keyAt(from - 1)] });
     if (from > 0) spans.push({ by: 'name', left: [keyAt(from - 2), keyAt(from - 1)] });
   }

@@ -286,3 +286,17 @@ describe('a command made of values from tasks in several wordings', () => {
     expect(answer).toBeNull();
   });
 });
+
+it('a name continues after `&`', () => {
+  const firsts = ['Everfix', 'Copperline', 'Gable', 'Dale', 'Flintlock', 'Hearthside'];
+  const lasts = ['Works', 'Trades', 'Repairs', 'Crafts', 'Services'];
+  const ends = ['today', 'if they are free', 'because it leaks', 'before Monday', 'and tell me', 'or wait'];
+  const ask = (firm: string, i: number) =>
+    digest([user(`Please remind ${firm} ${ends[(i * 5) % 6]}.`)], { tools });
+  const student = learn(40, (i) => {
+    const firm = `${firsts[i % 6]} ${lasts[i % 5]}`;
+    return { step: ask(firm, i), answer: callAnswer('remind', { firm }) };
+  });
+  for (const firm of ['Larch & Partners', 'Larch Partners'])
+    expect(student.propose(ask(firm, 3)).answer?.content).toMatchObject([{ input: { firm } }]);
+});
