@@ -10,7 +10,13 @@ import {
   mixNumber,
   textOfPrimitive,
 } from '../student/model/json-values.ts';
-import { MARK, type PastCall, type PastResult, StepMarks } from '../student/model/step-marks.ts';
+import {
+  MARK,
+  type PastCall,
+  type PastResult,
+  placeOfLines,
+  StepMarks,
+} from '../student/model/step-marks.ts';
 import type { TextToken } from '../student/model/text-tokens.ts';
 
 /** The subject of a mark: `result:get_invoice.status`, `the last call`. */
@@ -39,7 +45,10 @@ export class NamedMarks extends StepMarks {
   constructor() {
     super();
     for (const [key, words] of PAST_NAMES) this.#places.set(hashString(key), words);
-    for (const name of ['task', 'said', 'said#1']) this.#places.set(hashString(name), name);
+    for (const name of ['task', 'said', 'said#1']) {
+      this.#places.set(hashString(name), name);
+      this.#places.set(placeOfLines(hashString(name)), name);
+    }
   }
 
   /** Names the places of a source's own words and lines. */
@@ -54,6 +63,8 @@ export class NamedMarks extends StepMarks {
     const words = this.#places.get(place) ?? (kind === MARK.system_number ? 'the system prompt' : '');
     if (kind === MARK.shared && words !== '')
       return { place: `whether another result has ${words}`, value: value === 1 ? 'yes' : 'no' };
+    if (kind === MARK.lines && words !== '')
+      return { place: `how many lines ${words} has`, value: value === null ? '' : String(value) };
     return {
       place: words === '' ? 'something else in the conversation' : words,
       value: value === null ? '' : (this.#values.get(`${kind} ${place} ${value}`) ?? ''),

@@ -60,7 +60,7 @@ const STUDENT_VALID_MS = 30 * 24 * 3_600_000;
 const CACHE_BYTES = 4 * 1024 * 1024;
 
 /** Version of the code that makes digests of runs; change it when digests change. */
-const DIGEST_CODE = 'digest-25';
+const DIGEST_CODE = 'digest-26';
 
 export interface RoundOptions {
   /** Absolute path of the capture database. */

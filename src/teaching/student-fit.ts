@@ -493,7 +493,8 @@ function makeColumns(
   );
   const visitKeys = (visit: (key: number, kind: number, i: number) => void): void => {
     for (const [i, { step }] of steps.entries()) {
-      for (let m = 0; m < step.marks.length; m += 3) visit(keyOfMark(step.marks, m), step.marks[m]!, i);
+      for (let m = 0; m < step.marks.length; m += 3)
+        if (step.marks[m] !== MARK.lines) visit(keyOfMark(step.marks, m), step.marks[m]!, i);
       for (const sentence of step.system)
         if (known.has(sentence)) visit(keyOfSentence(sentence), SYSTEM_KIND, i);
     }

@@ -78,6 +78,7 @@ const KIND_WEIGHT: Record<number, number> = {
   [MARK.shape]: 1,
   [MARK.shared]: 0.5,
   [MARK.system_number]: 1,
+  [MARK.lines]: 1,
 };
 
 /** Kinds for which the absence of a value that every golden step had is a surprise. */

@@ -34,6 +34,8 @@ export const MARK = {
   list: 13,
   /** Whether another result has the text at this place, too. */
   shared: 15,
+  /** How many lines the user's words have. Only for novelty: no answer depends on this mark. */
+  lines: 16,
 } as const;
 
 /** An earlier call in the conversation. */
@@ -65,6 +67,9 @@ const SHARED_FIELDS = 24;
 const SHARED_ITEMS = 4;
 const SHARED_DEPTH = 4;
 
+/** The user's words with more lines than this count as equally long. */
+const LINES_COUNTED = 40;
+
 /** Collects the marks of one step in reading order. Marks beyond the bound are dropped. */
 export class StepMarks {
   /** Kind, place and value of each mark, one after the other. */
@@ -90,6 +95,7 @@ export class StepMarks {
   markSaid(kind: number, place: number, text: string): void {
     const tokens = readTokens(text, 3 * STUDENT_CORE.words_marked);
     this.markTokens(kind, place, tokens);
+    this.mark(MARK.lines, placeOfLines(place), Math.min(countLines(text), LINES_COUNTED));
     for (const denial of listDenials(tokens)) this.mark(MARK.denial, place, denial);
     for (const token of tokens)
       if (token.kind !== 'sign' && token.kind !== 'break')
@@ -337,3 +343,13 @@ function plainValue(value: string): string {
 }
 
 const PLAIN_NUMBER = /^-?\d{1,40}(?:\.\d{1,20})?(?:[eE][+-]?\d{1,3})?$/;
+
+/** The place of the number of lines. Unlike the place of the words, it never determines the answer. */
+export function placeOfLines(place: number): number {
+  return hashString('lines', place);
+}
+
+/** Number of lines that are not empty. */
+function countLines(text: string): number {
+  return text.split('\n').filter((line) => line.trim() !== '').length;
+}

@@ -5,6 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { hashString } from '../../../src/student/model/json-values.ts';
 import { learnNovelty, NoveltyIndex } from '../../../src/student/model/novelty.ts';
 import { MARK } from '../../../src/student/model/step-marks.ts';
+import { digest, user } from './made-steps.ts';
 
 const OUTPUT = [MARK.fresh, 11, 1];
 const STATUS = [MARK.fresh, 22, 1];
@@ -25,6 +26,25 @@ it('the absence of a place that each step had is new', () => {
   const novelty = new NoveltyIndex(learnNovelty(steps, new Set()));
   expect(novelty.measure(OUTPUT)).toBeGreaterThan(0.9);
   expect(novelty.list(OUTPUT)).toMatchObject([{ place: 22, value: null }]);
+});
+
+it('more lines of the task are new if golden tasks had equally many', () => {
+  const marksOf = (task: string) => digest([user(task)]).marks;
+  const [head, foot, more] = ['Mail from Ada:', 'Please repair it. Thanks.', 'Please ask Ada. Thanks.'];
+  const learn = (makeTask: (run: number) => string): NoveltyIndex => {
+    const tasks = Array.from({ length: 40 }, (_, run) => ({
+      run_id: `r${run}`,
+      marks: marksOf(makeTask(run)),
+    }));
+    return new NoveltyIndex(learnNovelty(tasks, new Set()));
+  };
+  const told = marksOf(`${head}\n${foot}\n\n${more}`);
+  // No word of the added line is new.
+  const alike = learn((run) => `${head}\n\n${run % 2 === 0 ? foot : more}`);
+  expect(alike.measure(told)).toBeGreaterThan(0.9);
+  expect(alike.measure(marksOf(`${head}\n${foot}\n\n`))).toBe(0);
+  const varied = learn((run) => `${head}\n${foot}${`\n${more}`.repeat(run % 9)}`);
+  expect(varied.measure(marksOf(`${head}\n${foot}${`\n${more}`.repeat(12)}`))).toBeLessThan(0.2);
 });
 
 describe('new words', () => {
