@@ -5,7 +5,6 @@ import { costWatcher } from './agents/cost-watcher.ts';
 import { labAssistant } from './agents/lab-assistant.ts';
 import { mailSorter } from './agents/mail-sorter.ts';
 import { onboardingClerk } from './agents/onboarding-clerk.ts';
-import { propertyManager } from './agents/property-manager.ts';
 import { stockPurchaser } from './agents/stock-purchaser.ts';
 import type { HeldBackAgent } from './held-back-agent.ts';
 import { calendarKeeper } from './studied/calendar-keeper.ts';
@@ -19,6 +18,7 @@ import { invoiceChecker } from './studied/invoice-checker.ts';
 import { loanServicer } from './studied/loan-servicer.ts';
 import { logTriage } from './studied/log-triage.ts';
 import { pipelineMender } from './studied/pipeline-mender.ts';
+import { propertyManager } from './studied/property-manager.ts';
 import { shellOperator } from './studied/shell-operator.ts';
 import { siteReader } from './studied/site-reader.ts';
 import { sqlAnalyst } from './studied/sql-analyst.ts';
@@ -75,6 +75,7 @@ export const STUDIED_AGENTS: readonly HeldBackAgent[] = [
   pipelineMender,
   textLocaliser,
   codeReviewer,
+  propertyManager,
   fleetDispatcher,
   loanServicer,
   clinicScheduler,
