@@ -37,9 +37,11 @@ import { STUDENT_CORE } from '../student/model/limits.ts';
 import { isLook, READS, type ReadTools } from '../student/model/look-calls.ts';
 import type { MarkColumn } from '../student/model/relevance.ts';
 import { spellAnswer } from '../student/model/spelled-answer.ts';
+import type { StepDigest } from '../student/model/step.ts';
 import type { AnswerClass, AnswerExample } from './answer-synthesis.ts';
 import { canonicalCall, readLaterTools } from './later-calls.ts';
 import { isSplit, type NumberColumn } from './number-splits.ts';
+import { findKeyArgument, findSameRecords, type OtherSearch } from './other-keys.ts';
 import { isSeparated, isTested } from './separation.ts';
 import { listStepTokens } from './step-tokens.ts';
 import { findSituations, type SituatedText, type Situation } from './text-situations.ts';
@@ -56,6 +58,8 @@ interface StageAnswers {
   numbers: readonly NumberColumn[];
   /** Calls that the run makes after a step, in canonical form; `step` is the index of the example. */
   later(step: number): ReadonlySet<string>;
+  /** The next step of the run, which has the results of the step's calls; undefined: the run has none. */
+  next(step: number): StepDigest | undefined;
   /** Tools whose calls no lookup follows. */
   final: ReadonlySet<string>;
   /** Tools that only read according to their descriptions. */
@@ -551,6 +555,7 @@ class Labelling {
       main.push(...other);
       groups.splice(groups.indexOf(other), 1);
     };
+    this.#joinOtherKeys(groups, members, join);
     const main = groups.find((look) => {
       const others = this.#findPathsWithout(look, groups, members);
       for (const other of others) join(look, other);
@@ -688,6 +693,48 @@ class Labelling {
       const { content } = this.#stage.examples[i]!;
       return filled !== null && differInUntoldOptions(filled, content as StudentBlock[], this.#grounds[i]!);
     });
+  }
+
+  /**
+   * Joins lookups by another key to the lookup of most runs. Whether something in the step tells which key follows is
+   * tested for all other keys together, because each of their templates may need other words around its value.
+   */
+  #joinOtherKeys(
+    groups: readonly number[][],
+    members: readonly number[][],
+    join: (main: number[], other: number[]) => void,
+  ): void {
+    const order = groups.toSorted((a, b) => membersOf(b, members).length - membersOf(a, members).length);
+    for (const [at, main] of order.entries()) {
+      if (!groups.includes(main) || this.#isFinal(main)) continue;
+      const others = order
+        .slice(at + 1)
+        .filter((other) => groups.includes(other) && this.#haveOtherKeys(main, other, members));
+      const ofOthers = others.flatMap((other) => membersOf(other, members));
+      if (this.#areSeparated(membersOf(main, members), ofOthers)) continue;
+      for (const other of others) join(main, other);
+    }
+  }
+
+  /** Whether the lookup of the main group finds, by another key, the records that the other group's runs found. */
+  #haveOtherKeys(main: readonly number[], other: readonly number[], members: readonly number[][]): boolean {
+    const { classes, examples, next, reads } = this.#stage;
+    if (!this.#isLook(main) || !sameCalls(classes[main[0]!]!.template, classes[other[0]!]!.template))
+      return false;
+    const search = (i: number) => {
+      const { run_id, content } = examples[i]!;
+      return { run_id, golden: content as StudentBlock[], next: next(i) };
+    };
+    const ways = this.#waysOf(main);
+    const others: OtherSearch[] = [];
+    for (const i of membersOf(other, members)) {
+      const given = ways.map((c) => this.#fill(c, i)).find((filled) => filled !== null);
+      if (given === undefined || given === null) continue;
+      const found = { ...search(i), given };
+      if (findKeyArgument([found], reads) === null) return false;
+      others.push(found);
+    }
+    return findSameRecords(membersOf(main, members).map(search), others, reads);
   }
 
   /** Whether golden runs make independent calls in either order. */

@@ -197,7 +197,7 @@ function acceptOthers(
  * @param made number of steps whose run makes the usual calls; at least one must
  * @param of number of all steps with the answer
  */
-function isLikely(made: number, of: number): boolean {
+export function isLikely(made: number, of: number): boolean {
   let chance = 0;
   let ways = 1;
   for (let count = 0; count <= made; count++) {

@@ -353,7 +353,7 @@ function classifyAnswers(
   { free = [] }: StudentAgent,
   columns: readonly MarkColumn[],
   numbers: readonly NumberColumn[],
-  { later, final, reads }: AgentStory,
+  { later, next, final, reads }: AgentStory,
 ) {
   const examples: AnswerExample[] = steps.map(({ run_id, step, answer }) => ({
     run_id,
@@ -377,6 +377,7 @@ function classifyAnswers(
     final,
     reads,
     later: laterAt,
+    next: (i) => next.get(steps[i]!)?.step,
   });
   return { examples, classes, later: laterAt, ...found };
 }
@@ -387,6 +388,8 @@ const NO_CALLS: ReadonlySet<string> = new Set();
 interface AgentStory {
   /** Calls that the run makes after a step, in canonical form. */
   later: ReadonlyMap<LearnedStep, ReadonlySet<string>>;
+  /** The next step of the run. */
+  next: ReadonlyMap<LearnedStep, LearnedStep>;
   /** Tools whose calls no lookup follows. */
   final: ReadonlySet<string>;
   /** Tools that only read according to their descriptions. */
@@ -404,6 +407,7 @@ const STORY_STEPS = 60;
  */
 function readStory(members: readonly LearnedStep[]): Omit<AgentStory, 'gathering'> {
   const later = new Map<LearnedStep, ReadonlySet<string>>();
+  const next = new Map<LearnedStep, LearnedStep>();
   const runs = new Map<string, LearnedStep[]>();
   for (const member of members) {
     const run = runs.get(member.run_id);
@@ -411,6 +415,7 @@ function readStory(members: readonly LearnedStep[]): Omit<AgentStory, 'gathering
     else run.push(member);
   }
   for (const run of runs.values()) {
+    for (const [at, member] of run.slice(1).entries()) next.set(run[at]!, member);
     let calls = new Set<string>();
     for (const member of run.slice(0, STORY_STEPS).reverse()) {
       later.set(member, calls);
@@ -419,7 +424,7 @@ function readStory(members: readonly LearnedStep[]): Omit<AgentStory, 'gathering
         if (block.type === 'tool_call') calls.add(canonicalCall(block));
     }
   }
-  return { later, final: findFinalTools(members), reads: new Set(members.at(-1)?.step.reads) };
+  return { later, next, final: findFinalTools(members), reads: new Set(members.at(-1)?.step.reads) };
 }
 
 /** A mark with more worth than this makes its place decisive. */

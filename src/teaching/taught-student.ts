@@ -57,7 +57,7 @@ import {
 } from './student-measures.ts';
 
 /** Version of the teaching code: raise it when the same runs would give another student. */
-const DISTILL_CODE = 'distill-35';
+const DISTILL_CODE = 'distill-36';
 
 /** Tells why a student cannot be taught: there are fewer golden runs than GOLDEN_RUNS_MIN; null if there are enough. */
 export function describeShortage({ taught, golden, runs, looked_at }: GoldenMaterial): string | null {

@@ -601,6 +601,84 @@ describe('another path', () => {
   });
 });
 
+describe('a lookup by another key', () => {
+  const emailOf = (i: number): string => `buyer${(i * 37) % 9_973}@shop.example`;
+  const numberOf = (i: number): string => `C-${20_000 + 13 * i}`;
+  const isByNumber = (i: number): boolean => i % 7 === 3;
+  type Find = (i: number, query: string) => unknown;
+  const record = (i: number) => ({ number: numberOf(i), email: emailOf(i), city: 'Ghent' });
+
+  /** One run in seven searches by the customer's number, the others by the e-mail address. */
+  function makeOne(i: number, name: string, find: Find): LearnedStep[] {
+    const query = isByNumber(i) ? numberOf(i) : emailOf(i);
+    return makeRun(`run-${i}`, `Mail from ${emailOf(i)}, customer ${numberOf(i)}.`, [
+      { name, input: { query }, result: find(i, query) },
+      { name: 'refund', input: { customer: numberOf(i) }, result: { ok: true } },
+      'Done.',
+    ]);
+  }
+
+  /** @returns whether a search for this text is equivalent to the student's search */
+  function judge(query: string, find: Find, name = 'search'): boolean {
+    const student = makeStudent(range(60).flatMap((i) => makeOne(i, name, find)));
+    const [first] = makeOne(99, name, find);
+    const proposal = student.propose(first!.step);
+    expect(proposal.answer!.content).toMatchObject([{ name, input: { query: emailOf(99) } }]);
+    return student.agrees(first!.step, proposal, callAnswer(name, { query }).content);
+  }
+
+  it('is the same answer if the found record has both keys', () => {
+    expect(judge(numberOf(99), (i) => [record(i)])).toBe(true);
+    expect(judge(numberOf(99), (i) => ({ total: 1, customers: [record(i)] }))).toBe(true);
+    expect(judge(numberOf(98), (i) => [record(i)])).toBe(false);
+  });
+
+  it('is the same answer although some searches find nothing', () => {
+    const find: Find = (i, query) => (i % 10 === 0 && query === emailOf(i) ? [] : [record(i)]);
+    expect(judge(numberOf(99), find)).toBe(true);
+  });
+
+  it('is another answer if a search finds several records, or the record lacks the key', () => {
+    const several: Find = (i, query) =>
+      query === numberOf(i) ? [record(i), { ...record(i), city: 'Bruges' }] : [record(i)];
+    const lacking: Find = (i, query) => [
+      query === numberOf(i) ? { ...record(i), email: 'unknown' } : record(i),
+    ];
+    expect([several, lacking].map((find) => judge(numberOf(99), find))).toEqual([false, false]);
+  });
+
+  it('is another answer if the record names the usual key in a field by which no run searched', () => {
+    const find: Find = (i, query) => [
+      query === numberOf(i) ? { number: numberOf(i), parent: emailOf(i) } : record(i),
+    ];
+    expect(judge(numberOf(99), find)).toBe(false);
+  });
+
+  it('is another answer if the tool may change something, or if a mark tells which key follows', () => {
+    expect(judge(numberOf(99), (i) => [record(i)], 'note')).toBe(false);
+    const told = (i: number): LearnedStep[] =>
+      makeOne(i, 'search', (of) => [record(of)]).map((learned, at) =>
+        at > 0 || !isByNumber(i)
+          ? learned
+          : {
+              ...learned,
+              step: digest(
+                [user(`Mail from ${emailOf(i)}, customer ${numberOf(i)}. Search by number only.`)],
+                TOOLS,
+              ),
+            },
+      );
+    const student = makeStudent(range(60).flatMap(told));
+    const [first] = told(100);
+    const agrees = student.agrees(
+      first!.step,
+      student.propose(first!.step),
+      callAnswer('search', { query: numberOf(100) }).content,
+    );
+    expect(agrees).toBe(false);
+  });
+});
+
 it('a count that no step contains is not part of the wording', () => {
   // The ids contain these digits, too.
   const COUNTS = [3, 4, 5];
