@@ -612,7 +612,7 @@ class Labelling {
       return false;
     if (this.#haveOtherOptions(main, other, members)) return true;
     const isWay =
-      this.#looksFirst(main, other, ofMain) ||
+      this.#looksFirst(main, other, members) ||
       (!this.#isFinal(other) &&
         (this.#areOtherLooks(main, other, members) ||
           (this.#shareMade(main, ofOther) >= OTHER_WAY && this.#leavesLooksOut(main, other, members))));
@@ -621,8 +621,13 @@ class Labelling {
   }
 
   /** Whether the main way only looks something up, and most of its runs then make the calls of the other way. */
-  #looksFirst(main: readonly number[], other: readonly number[], ofMain: readonly number[]): boolean {
-    return this.#isLook(main) && this.#shareMadeLater([other], ofMain) >= PATH_LATER;
+  #looksFirst(main: readonly number[], other: readonly number[], members: readonly number[][]): boolean {
+    const [ofMain, ofOther] = [membersOf(main, members), membersOf(other, members)];
+    return (
+      this.#isLook(main) &&
+      this.#shareMadeLater([other], ofMain) >= PATH_LATER &&
+      this.#goOnAlike(ofMain, ofOther)
+    );
   }
 
   /** Whether both ways are lookups with different tools; enough runs go the other way; and both ways continue alike. */
@@ -632,7 +637,14 @@ class Labelling {
     if (!this.#isLook(main) || !this.#isLook(other)) return false;
     if (this.#toolsOf(other).some((name) => tools.has(name)) || this.#countRuns(ofOther) < PATH_RUNS)
       return false;
-    return !isSeparated(readLaterTools(this.#stage), ofMain, ofOther);
+    return this.#goOnAlike(ofMain, ofOther);
+  }
+
+  /** Whether runs of both groups of steps use the same tools that do more than look, at these steps or later. */
+  #goOnAlike(a: readonly number[], b: readonly number[]): boolean {
+    const { examples } = this.#stage;
+    const later = (i: number) => new Set([...this.#stage.later(i), ...callsOf(examples[i]!.content)]);
+    return !isSeparated(readLaterTools({ ...this.#stage, later }), a, b, 0);
   }
 
   /** Share of the steps whose run makes the group's calls at that step or later. */
@@ -762,9 +774,13 @@ class Labelling {
         group !== look && this.#hasCalls(group) && this.#shareMadeLater([group], ofLook) >= PATH_SEEN,
     );
     const ofOthers = others.flatMap((group) => membersOf(group, members));
+    // If all ways only look, the student takes the way of most runs.
+    const isRare = this.#countRuns(ofLook) < this.#countRuns(ofOthers);
+    if (isRare && others.every((group) => this.#isLook(group))) return [];
     const areTwoWays =
       this.#areFrequent(ofLook, ofOthers) &&
       this.#shareMadeLater(others, ofLook) >= PATH_LATER &&
+      this.#goOnAlike(ofLook, ofOthers) &&
       !this.#areSeparated(ofLook, ofOthers);
     return areTwoWays ? others : [];
   }

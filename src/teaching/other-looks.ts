@@ -214,7 +214,7 @@ function doWithout(stage: LabelledSteps, label: number, without: readonly OtherS
   const { ofStep, labels } = stage;
   const usual = [...ofStep.keys()].filter((i) => ofStep[i]! >= 0 && labels[ofStep[i]!] === label);
   const steps = without.map(({ step }) => step);
-  return !isSeparated(stage.columns, usual, steps) && !isSeparated(readLaterTools(stage), usual, steps);
+  return !isSeparated(stage.columns, usual, steps) && !isSeparated(readLaterTools(stage), usual, steps, 0);
 }
 
 function countRuns({ examples }: LabelledSteps, others: readonly OtherStep[]): number {

@@ -476,6 +476,31 @@ describe('another path', () => {
     expect(judge(makeOne(false), [both('get_order'), both('get_customer')]).agrees).toEqual([true, false]);
   });
 
+  it('is another answer if runs with the other lookup use fewer tools that change something', () => {
+    const makeOne =
+      (isAlike: boolean) =>
+      (i: number): LearnedStep[] => {
+        const isOther = i % 2 === 1;
+        const refunds = i % 6 === 0 || (isAlike && i % 6 === 1);
+        return makeParallel(i, [
+          [of(i, isOther ? 'get_customer' : 'get_order')],
+          ...(refunds ? [[of(i, 'refund')]] : []),
+          [of(i, 'note')],
+        ]);
+      };
+    const answers = [both('get_order'), both('get_customer')];
+    expect(judge(makeOne(true), answers).agrees).toEqual([true, true]);
+    expect(judge(makeOne(false), answers).agrees.filter(Boolean)).toHaveLength(1);
+  });
+
+  it('is the same answer if few runs first make another lookup; the student then makes the usual one', () => {
+    const makeOne = (i: number): LearnedStep[] =>
+      makeParallel(i, [...(i % 6 === 5 ? [[of(i, 'search')]] : []), [of(i, 'get_order')], [of(i, 'note')]]);
+    const { content, agrees } = judge(makeOne, [both('get_order'), both('search')]);
+    expect(content).toMatchObject([{ name: 'get_order' }]);
+    expect(agrees).toEqual([true, true]);
+  });
+
   it('is the same answer if few runs first make another lookup, each in different words', () => {
     const words = (i: number) => of(i, 'search', { words: `page ${(i * 37) % 101}` });
     const makeOne = (i: number): LearnedStep[] =>
@@ -508,6 +533,23 @@ describe('another path', () => {
     expect(judge(makeOne(5, 'note'), other).agrees).toEqual([true]);
     expect(judge(makeOne(3, 'note'), other).agrees).toEqual([false]);
     expect(judge(makeOne(5, 'refund'), other).agrees).toEqual([false]);
+  });
+
+  it('is another answer if runs that make another lookup instead use fewer tools that change something', () => {
+    const makeOne =
+      (isAlike: boolean) =>
+      (i: number): LearnedStep[] => {
+        const isOther = i % 5 === 2;
+        const search = of(i, 'search', { words: `page ${(i * 37) % 101}` });
+        const refunds = isAlike ? (i * 7) % 4 < 2 : i % 5 < 2;
+        return makeParallel(i, [
+          [isOther ? search : of(i, 'get_order')],
+          ...(refunds ? [[of(i, 'refund')]] : []),
+          [of(i, 'note')],
+        ]);
+      };
+    const other = [callAnswer('search', { words: 'something else' }).content];
+    expect([true, false].map((isAlike) => judge(makeOne(isAlike), other).agrees[0])).toEqual([true, false]);
   });
 
   it('is the same answer if two runs make another lookup instead of one that takes no arguments', () => {
