@@ -26,7 +26,9 @@ export interface Upstream {
 }
 
 export class UpstreamPools {
+  /** By base URL, the most recently used last. */
   readonly #upstreams = new Map<string, Upstream>();
+  #newest: Upstream | null = null;
   readonly #trust: SecureContext | undefined;
 
   /**
@@ -39,12 +41,15 @@ export class UpstreamPools {
 
   /**
    * Returns the upstream of a base URL, which is created at its first use. A new upstream may take the place of the
-   * oldest one.
+   * least recently used one.
    * @param base http or https URL, perhaps with a path, without a trailing slash
    */
   get(base: string): Upstream {
     const known = this.#upstreams.get(base);
-    if (known !== undefined) return known;
+    if (known !== undefined) {
+      if (known !== this.#newest) this.#use(base, known);
+      return known;
+    }
     const url = new URL(base);
     const upstream: Upstream = {
       pool: new ConnectionPool(url.origin, this.#trust),
@@ -53,8 +58,8 @@ export class UpstreamPools {
       base_path: url.pathname === '/' ? '' : url.pathname,
       trust: this.#trust,
     };
-    this.#upstreams.set(base, upstream);
-    if (this.#upstreams.size > UPSTREAM_POOLS_MAX) this.#evict(base);
+    this.#use(base, upstream);
+    if (this.#upstreams.size > UPSTREAM_POOLS_MAX) this.#evict();
     return upstream;
   }
 
@@ -65,15 +70,19 @@ export class UpstreamPools {
   close(): void {
     for (const upstream of this.#upstreams.values()) upstream.pool.destroy();
     this.#upstreams.clear();
+    this.#newest = null;
   }
 
-  /** Gives up the oldest pool other than `keep`; its exchanges finish. */
-  #evict(keep: string): void {
-    for (const [base, upstream] of this.#upstreams) {
-      if (base === keep) continue;
-      this.#upstreams.delete(base);
-      upstream.pool.close();
-      return;
-    }
+  #use(base: string, upstream: Upstream): void {
+    this.#upstreams.delete(base);
+    this.#upstreams.set(base, upstream);
+    this.#newest = upstream;
+  }
+
+  /** Gives up the least recently used pool; its exchanges finish. */
+  #evict(): void {
+    const [base, upstream] = this.#upstreams.entries().next().value!;
+    this.#upstreams.delete(base);
+    upstream.pool.close();
   }
 }
