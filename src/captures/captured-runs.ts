@@ -3,7 +3,7 @@
  * first. Rows that an earlier reader stored (storage/capture/run-index.ts) are loaded from the newest run on,
  * as far as needed. Pure except for its sources; capture reader.
  *
- * Memory: about a kilobyte per run, at most CAPTURE_LISTED_RUNS runs. Beyond that, the oldest runs leave the list, but
+ * Memory: about two kilobytes per run, at most CAPTURE_LISTED_RUNS runs. Beyond that, the oldest runs leave the list, but
  * can still be read by id.
  *
  * A row needs only records, except for two values from bodies: the run's first words and, if the records show no fault,
@@ -66,7 +66,7 @@ import type { RunsWithText } from './run-texts.ts';
 import { SourcePart } from './source-part.ts';
 import { readTask } from './trace.ts';
 
-/** Maximum number of runs in the list, about a kilobyte each. Beyond it, the oldest runs leave the list. */
+/** Maximum number of runs in the list, about two kilobytes each. Beyond it, the oldest runs leave the list. */
 const CAPTURE_LISTED_RUNS = 100_000;
 /**
  * A run whose first and last exchange are further apart is put in order only while there is time: all index blocks between
