@@ -156,7 +156,17 @@ int close(int fd) {
   return real(fd);
 }
 
-static int IsOpened(int fd) { return fd >= 0 && fd < MAX_FD && opened[fd].is_watched; }
+// libuv closes descriptors by the system call, which this library cannot observe. A pipe or socket that gets the number
+// afterwards must not count as the file. So the inode is compared.
+static int IsOpened(int fd) {
+  if (fd < 0 || fd >= MAX_FD || !opened[fd].is_watched) return 0;
+  const int saved = errno;
+  struct stat state;
+  if (fstat(fd, &state) != 0 || state.st_ino != opened[fd].inode || (!S_ISREG(state.st_mode) && !S_ISDIR(state.st_mode)))
+    opened[fd].is_watched = 0;
+  errno = saved;
+  return opened[fd].is_watched;
+}
 
 static void NoteWritten(int fd, ssize_t written, int64_t offset, const struct iovec* pieces, int count) {
   if (written <= 0) return;
